@@ -1,0 +1,46 @@
+"""The command line: parse, call, report. Each subcommand lives in its module of `commands`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from ._version import __version__
+
+#: Subcommand → one line of help. The modules are imported only when their command is asked for.
+COMMANDS = {
+    "bench": "measure our speed and memory against the alternatives",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the `shapetailor` command and return its exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parser = argparse.ArgumentParser(
+        prog="shapetailor",
+        description="Split a picture into its textured regions with shape-tailored networks.",
+    )
+    parser.add_argument("--version", action="version", version=f"shapetailor {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    chosen = next((word for word in arguments if not word.startswith("-")), None)
+    for name, summary in COMMANDS.items():
+        sub = commands.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+        if name == chosen:
+            module = import_module(f".commands.{name}", __package__)
+            module.add_arguments(sub)
+            sub.set_defaults(run=module.run)
+    args = parser.parse_args(arguments)
+    try:
+        return int(args.run(args))
+    except (ValueError, TypeError, OSError) as error:
+        print(f"shapetailor {args.command}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"shapetailor {args.command}: stopped", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Datasets: loaders of the publishers' layouts, and generators of textures and mosaics."""

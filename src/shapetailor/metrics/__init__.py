@@ -1,0 +1,1 @@
+"""Region and boundary metrics."""
