@@ -1,1 +1,1 @@
-"""One module a subcommand: `HELP`, `add_arguments(parser)` and `run(args) -> exit status`."""
+"""One module a subcommand: `add_arguments(parser)` and `run(args) -> exit status`."""

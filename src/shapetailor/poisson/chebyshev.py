@@ -1,0 +1,70 @@
+"""Chebyshev polynomials on the known spectrum: how many steps, and with which coefficients.
+
+`A = I + αL` has its spectrum in [1, κ], κ = 1 + 8αc with c the largest conductance. The step count follows
+from these two numbers and the tolerance alone, never from the data. So no region's answer depends on
+another's, and the work is known before it starts.
+"""
+
+from __future__ import annotations
+
+from math import acosh, ceil, log, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def condition(alpha: float, conductance: float = 1.0) -> float:
+    """Return κ, the upper end of the spectrum of `I + αL` (the lower end is 1)."""
+    return 1.0 + 8.0 * alpha * conductance
+
+
+def step_count(kappa: float, reduction: float) -> int:
+    """Return the least k with ``1 / T_k(σ) <= reduction`` on [1, κ]: k steps shrink any residual so far.
+
+    Examples
+    --------
+    >>> step_count(condition(25.0), 1e-3), step_count(condition(400.0), 1e-3), step_count(1.0, 1e-3)
+    (54, 215, 1)
+    """
+    if reduction >= 1.0:
+        return 0
+    if kappa <= 1.0 + 1e-12:
+        return 1
+    return max(1, ceil(acosh(1.0 / reduction) / acosh((kappa + 1.0) / (kappa - 1.0))))
+
+
+def step_weights(kappa: float, steps: int) -> tuple[float, NDArray[np.float64]]:
+    """Return γ and ω_1..ω_k of ``u_{k+1} = u_{k−1} + ω_{k+1} (γ r_k + u_k − u_{k−1})`` (Golub & Varga 1961)."""
+    theta, delta = (kappa + 1.0) / 2.0, (kappa - 1.0) / 2.0
+    ratio = (delta / theta) ** 2
+    weights = np.ones(steps)
+    for k in range(1, steps):
+        weights[k] = 1.0 / (1.0 - weights[k - 1] * ratio / (2.0 if k == 1 else 4.0))
+    return 1.0 / theta, weights
+
+
+def series_length(alpha: float, conductance: float, tol: float) -> int:
+    """Return how many terms of `series` leave a relative residual of at most `tol`.
+
+    The residual of the series cut after T_K is ``(4αc/√κ) ((−ρ)^K T_{K+1} − (−ρ)^{K+1} T_K)``; each T is at
+    most 1 in size.
+    """
+    kappa = condition(alpha, conductance)
+    if kappa <= 1.0 + 1e-12:
+        return 1
+    rho = (sqrt(kappa) - 1.0) / (sqrt(kappa) + 1.0)
+    size = 0.5 * (kappa - 1.0) / sqrt(kappa) * (1.0 + rho)
+    return 1 + max(0, ceil(log(max(size / tol, 1.0)) / -log(rho)))
+
+
+def series(alpha: float, conductance: float, terms: int) -> NDArray[np.float64]:
+    """Return a_k of ``A⁻¹ = Σ a_k T_k(S)`` with ``S = L/(4c) − I``, whose spectrum lies in [−1, 1].
+
+    From ``1/(z+s) = (2/√(z²−1)) (½ + Σ (−ρ)^k T_k(s))``. The T_k are the same for every α: that is what
+    several scales of one channel share.
+    """
+    kappa = condition(alpha, conductance)
+    rho = (sqrt(kappa) - 1.0) / (sqrt(kappa) + 1.0)
+    coefficients: NDArray[np.float64] = (2.0 / sqrt(kappa)) * np.power(-rho, np.arange(terms))
+    coefficients[0] /= 2.0
+    return coefficients

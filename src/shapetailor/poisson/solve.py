@@ -1,0 +1,204 @@
+"""The public door: `smooth` checks its arguments, chooses a backend and reports convergence."""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib.util import find_spec
+from typing import Literal, overload
+
+import torch
+from torch import Tensor
+
+from . import dense, plain
+from .autograd import Settings, Solve, Solver
+from .operator import Edges, edges_of
+from .stats import Stats
+
+Backend = Literal["auto", "chebyshev", "multigrid", "torch", "dense"]
+
+
+@overload
+def smooth(
+    x: Tensor,
+    labels: Tensor | Edges,
+    alpha: float | Tensor,
+    tol: float = ...,
+    *,
+    guess: Tensor | None = ...,
+    backend: Backend = ...,
+    max_steps: int | None = ...,
+    return_stats: Literal[False] = ...,
+) -> Tensor: ...
+@overload
+def smooth(
+    x: Tensor,
+    labels: Tensor | Edges,
+    alpha: float | Tensor,
+    tol: float = ...,
+    *,
+    guess: Tensor | None = ...,
+    backend: Backend = ...,
+    max_steps: int | None = ...,
+    return_stats: Literal[True],
+) -> tuple[Tensor, Stats]: ...
+def smooth(
+    x: Tensor,
+    labels: Tensor | Edges,
+    alpha: float | Tensor,
+    tol: float = 1e-4,
+    *,
+    guess: Tensor | None = None,
+    backend: Backend = "auto",
+    max_steps: int | None = None,
+    return_stats: bool = False,
+) -> Tensor | tuple[Tensor, Stats]:
+    """Smooth each channel inside each region: solve ``u − αΔu = x`` with no flux across boundaries (`eq:poisson`).
+
+    Differentiable in `x`, in `alpha` and, when `Edges` are given, in their conductances: backward, double backward,
+    forward mode and `torch.func.vmap`.
+
+    Parameters
+    ----------
+    x : Tensor, (B, C, H, W), float32 or float64
+        Data. What lies outside every region is ignored and may be anything, NaN too.
+    labels : integer Tensor, (B, H, W), or Edges
+        Two 4-neighbours exchange data iff their labels are equal and >= 0; a pixel with a negative label is outside
+        every region and comes back 0. `Edges` (see `edges_of`) give the conductances themselves; a solver keeps what
+        it derives from them, so one object for several calls saves work.
+    alpha : number or Tensor
+        Scale, in pixels², from 0 (identity): one number, one for each channel (C,), or several scales of the same
+        channels as (A, C) or (A, 1), which share their work.
+    tol : float
+        Relative residual to reach, in every region.
+    guess : Tensor, optional
+        First guess, of the result's shape. The compiled backends profit from it; it carries no gradient.
+    backend : {"auto", "chebyshev", "multigrid", "torch", "dense"}
+        "chebyshev" and "multigrid" are compiled for the CPU; "torch" runs on any device; "dense" inverts A.
+        "auto" takes for each channel what is fastest.
+    max_steps : int, optional
+        Limit on iterations.
+    return_stats : bool
+        Return ``(u, Stats)``.
+
+    Returns
+    -------
+    Tensor, (B, C, H, W), or (B, A, C, H, W) for several scales.
+
+    Warns
+    -----
+    ConvergenceWarning
+        When `tol` is missed, with what to try.
+
+    Examples
+    --------
+    A step stays a step when the regions know about it, and is blurred when they do not:
+
+    >>> x = torch.tensor([[[[0.0, 0.0, 0.0, 1.0, 1.0, 1.0]]]])
+    >>> smooth(x, torch.tensor([[[0, 0, 0, 1, 1, 1]]]), 10.0)
+    tensor([[[[0., 0., 0., 1., 1., 1.]]]])
+    >>> smooth(x, torch.tensor([[[0, 0, 0, 0, 0, 0]]]), 10.0, tol=1e-6).round(decimals=2)
+    tensor([[[[0.3400, 0.3700, 0.4400, 0.5600, 0.6300, 0.6600]]]])
+    """
+    _check_data(x)
+    _check_labels(x, labels)
+    scales = _check_alpha(x, alpha)
+    if not 0.0 < tol < 1.0:
+        raise ValueError(f"tol must be between 0 and 1, got {tol}")
+    if max_steps is not None and max_steps < 1:
+        raise ValueError(f"max_steps must be at least 1, got {max_steps}")
+    edges = labels if isinstance(labels, Edges) else edges_of(labels, x.dtype)
+    shape = (x.shape[0], *scales.shape, *x.shape[2:])
+    several = isinstance(alpha, Tensor) and alpha.ndim == 2
+    if guess is not None:
+        guess = _check_guess(guess, x, shape, several)
+    settings = Settings(_choose(x, backend), tol, max_steps, guess, edges.derived)
+    u: Tensor = Solve.apply(x, edges.across.to(x.dtype), edges.down.to(x.dtype), edges.inside, scales, settings)
+    u = u if several else u.squeeze(1)
+    if not return_stats:
+        return u
+    if settings.stats is None:  # under vmap the settings are copied on the way
+        raise ValueError("return_stats is not available under torch.func.vmap")
+    return u, settings.stats
+
+
+def _check_data(x: Tensor) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"x must be a torch.Tensor, got {type(x).__name__}")
+    if x.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"x must be float32 or float64, got {x.dtype}")
+    if x.ndim != 4:
+        raise ValueError(f"x must have the shape (B, C, H, W), got {tuple(x.shape)}")
+    if x.numel() == 0:
+        raise ValueError(f"x must not be empty, got shape {tuple(x.shape)}")
+
+
+def _check_labels(x: Tensor, labels: Tensor | Edges) -> None:
+    images, _, height, width = x.shape
+    if isinstance(labels, Edges):
+        parts = [
+            ("labels.across", labels.across, (images, height, width - 1)),
+            ("labels.down", labels.down, (images, height - 1, width)),
+            ("labels.inside", labels.inside, (images, height, width)),
+        ]
+    elif isinstance(labels, Tensor):
+        if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+            hint = "; for a mask, give mask.long() - 1" if labels.dtype == torch.bool else ""
+            raise TypeError(f"labels must be integers, got {labels.dtype}{hint}")
+        parts = [("labels", labels, (images, height, width))]
+    else:
+        raise TypeError(f"labels must be an integer torch.Tensor or Edges, got {type(labels).__name__}")
+    for name, part, shape in parts:
+        if tuple(part.shape) != shape:
+            raise ValueError(f"{name} must have the shape {shape} to fit x {tuple(x.shape)}, got {tuple(part.shape)}")
+        if part.device != x.device:
+            raise ValueError(f"{name} must be on the device of x, {x.device}; it is on {part.device}")
+
+
+def _check_alpha(x: Tensor, alpha: float | Tensor) -> Tensor:
+    """Return alpha as (A, C)."""
+    channels = x.shape[1]
+    if isinstance(alpha, bool) or not isinstance(alpha, (int, float, Tensor)):
+        raise TypeError(f"alpha must be a number or a torch.Tensor, got {type(alpha).__name__}")
+    if not isinstance(alpha, Tensor):
+        alpha = torch.tensor(float(alpha))
+    if alpha.is_complex() or alpha.dtype == torch.bool:
+        raise TypeError(f"alpha must be real numbers, got {alpha.dtype}")
+    if alpha.ndim > 2 or alpha.numel() == 0 or (alpha.ndim > 0 and alpha.shape[-1] not in (1, channels)):
+        raise ValueError(
+            f"alpha must be a number, ({channels},) one for each channel, or (A, {channels}) or (A, 1) several scales; "
+            f"got shape {tuple(alpha.shape)}"
+        )
+    return (
+        alpha.to(x.device, x.dtype)
+        .reshape(-1 if alpha.ndim == 2 else 1, alpha.shape[-1] if alpha.ndim else 1)
+        .expand(-1, channels)
+    )
+
+
+def _check_guess(guess: Tensor, x: Tensor, shape: tuple[int, ...], several: bool) -> Tensor:
+    wanted = shape if several else (shape[0], *shape[2:])
+    if not isinstance(guess, Tensor) or tuple(guess.shape) != wanted:
+        got = tuple(guess.shape) if isinstance(guess, Tensor) else type(guess).__name__
+        raise ValueError(f"guess must be a tensor of the result's shape {wanted}, got {got}")
+    if guess.device != x.device:
+        raise ValueError(f"guess must be on the device of x, {x.device}; it is on {guess.device}")
+    if not bool(torch.isfinite(guess).all()):
+        raise ValueError("guess must be finite")
+    return guess.detach().reshape(shape)
+
+
+def _choose(x: Tensor, backend: str) -> Solver:
+    """Return the solver for a backend's name."""
+    compiled = x.device.type == "cpu" and find_spec("numba") is not None
+    if backend in ("chebyshev", "multigrid") and not compiled:
+        reason = "numba is not installed" if x.device.type == "cpu" else f"x is on {x.device}"
+        raise ValueError(f"backend={backend!r} runs on the CPU with numba; {reason}. Use backend='auto'.")
+    if backend == "dense":
+        return dense.solve
+    if backend == "torch" or (backend == "auto" and not compiled):
+        return plain.solve
+    if backend not in ("auto", "chebyshev", "multigrid"):
+        raise ValueError(f"backend must be 'auto', 'chebyshev', 'multigrid', 'torch' or 'dense', got {backend!r}")
+    from . import cpu
+
+    return partial(cpu.solve, method=None if backend == "auto" else backend)

@@ -1,0 +1,41 @@
+"""What a solve reports about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Chebyshev in a precision eps leaves a residual of about FLOOR·eps·κ: smaller tolerances want another way.
+FLOOR = 2.0
+
+
+class ConvergenceWarning(UserWarning):
+    """A solve missed its tolerance."""
+
+
+@dataclass(frozen=True)
+class Stats:
+    """How a solve went.
+
+    Attributes
+    ----------
+    backend : str
+        What did it: ``"chebyshev"``, ``"multigrid"`` (or both, joined by ``+``), ``"torch"`` or ``"dense"``.
+    iterations : int
+        Most steps any channel took.
+    residual : float
+        Largest relative residual ``‖x − A u‖ / ‖x‖``, taken before the result is rounded to its precision.
+    converged : bool
+        Whether that is within the tolerance.
+    """
+
+    backend: str
+    iterations: int
+    residual: float
+    converged: bool
+
+
+def combine(parts: list[tuple[str, int, float]], tol: float) -> Stats:
+    """Sum up (backend, iterations, residual) of the parts of a solve."""
+    names = "+".join(sorted({name for name, _, _ in parts}))
+    worst = max(residual for _, _, residual in parts)
+    return Stats(names, max(steps for _, steps, _ in parts), worst, worst <= tol)
