@@ -1,1 +1,46 @@
-"""Region and boundary metrics."""
+"""Region and boundary metrics that reproduce the figures of the BSDS benchmark; see docs/metrics.md."""
+
+from __future__ import annotations
+
+from .boundary import BoundaryScore, boundary_f, label_boundaries
+from .boundary_benchmark import BoundaryBenchmark, boundary_benchmark, boundary_curve
+from .contours import benchmark_thresholds, strength_boundaries, ucm_segmentations, ucm_strength
+from .region import (
+    RegionScores,
+    VocAccuracy,
+    adjusted_rand,
+    align_labels,
+    covering,
+    mean_iou,
+    rand_index,
+    region_scores,
+    variation_of_information,
+    voc_accuracy,
+)
+from .region_benchmark import RegionBenchmark, region_benchmark, region_curve
+
+__all__ = [
+    "BoundaryBenchmark",
+    "BoundaryScore",
+    "RegionBenchmark",
+    "RegionScores",
+    "VocAccuracy",
+    "adjusted_rand",
+    "align_labels",
+    "benchmark_thresholds",
+    "boundary_benchmark",
+    "boundary_curve",
+    "boundary_f",
+    "covering",
+    "label_boundaries",
+    "mean_iou",
+    "rand_index",
+    "region_benchmark",
+    "region_curve",
+    "region_scores",
+    "strength_boundaries",
+    "ucm_segmentations",
+    "ucm_strength",
+    "variation_of_information",
+    "voc_accuracy",
+]

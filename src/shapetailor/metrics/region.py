@@ -1,0 +1,196 @@
+"""Region metrics: how well two partitions of the pixels agree, whatever their labels are called.
+
+Every function takes `prediction` (H×W integers, array or tensor), `truth` (the same, or a list of them,
+one an annotator) and `ignore`, a label of the truth whose pixels are left out. docs/metrics.md has the
+formulas side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from . import formulas
+from .contingency import Contingency, Partition, contingency, contingency_tables, partition
+from .labels import IntArray, LabelMap, as_labels, as_truths
+
+Truth = LabelMap | Sequence[LabelMap]
+
+
+class VocAccuracy(NamedTuple):
+    """Mean best IoU over the predicted regions and over the true regions."""
+
+    predicted: float
+    true: float
+
+
+class RegionScores(NamedTuple):
+    """All region metrics of one image, from one contingency table an annotator."""
+
+    covering: float
+    rand_index: float
+    variation_of_information: float
+    adjusted_rand: float
+    mean_iou: float
+    voc_accuracy: VocAccuracy
+
+
+def covering(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> float:
+    """Ground-truth covering: the true regions' best IoU, weighted by their size [1]_.
+
+    Several annotators are pooled: every region of every annotator counts by its size.
+
+    Returns
+    -------
+    float
+        In (0, 1]; 1 where both partitions are the same. Not symmetric.
+
+    References
+    ----------
+    .. [1] P. Arbeláez, M. Maire, C. Fowlkes and J. Malik, "Contour detection and hierarchical image
+       segmentation", IEEE TPAMI 33(5), 2011.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> covering(np.array([[1, 1, 1, 2]]), np.array([[7, 7, 9, 9]]))  # (2·2/3 + 2·1/2) / 4
+    0.5833333333333333
+    """
+    return _covering(contingency_tables(prediction, truth, ignore))
+
+
+def rand_index(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> float:
+    """Rand index: the share of pixel pairs on whose togetherness both partitions agree [1]_.
+
+    The mean over several annotators is the probabilistic Rand index [2]_.
+
+    Returns
+    -------
+    float
+        In [0, 1]; 1 where both partitions are the same.
+
+    References
+    ----------
+    .. [1] W. M. Rand, "Objective criteria for the evaluation of clustering methods", JASA 66, 1971.
+    .. [2] R. Unnikrishnan, C. Pantofaru and M. Hebert, "Toward objective evaluation of image
+       segmentation algorithms", IEEE TPAMI 29(6), 2007.
+    """
+    return _mean(formulas.rand_index, contingency_tables(prediction, truth, ignore))
+
+
+def variation_of_information(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> float:
+    """Variation of information H(S|T) + H(T|S) in bits [1]_, averaged over several annotators.
+
+    Returns
+    -------
+    float
+        At least 0, which means that both partitions are the same.
+
+    References
+    ----------
+    .. [1] M. Meilă, "Comparing clusterings: an axiomatic view", ICML 2005.
+    """
+    return _mean(formulas.variation_of_information, contingency_tables(prediction, truth, ignore))
+
+
+def adjusted_rand(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> float:
+    """Rand index adjusted for chance [1]_, averaged over several annotators.
+
+    Returns
+    -------
+    float
+        At most 1; about 0 for unrelated partitions.
+
+    References
+    ----------
+    .. [1] L. Hubert and P. Arabie, "Comparing partitions", Journal of Classification 2, 1985.
+    """
+    return _mean(formulas.adjusted_rand, contingency_tables(prediction, truth, ignore))
+
+
+def mean_iou(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> float:
+    """Mean IoU over the true regions under the best one-to-one pairing with predicted regions.
+
+    The pairing maximises the sum of IoU; a true region left without a partner counts 0. Averaged over
+    several annotators.
+
+    Returns
+    -------
+    float
+        In (0, 1].
+    """
+    return _mean(formulas.mean_iou, contingency_tables(prediction, truth, ignore))
+
+
+def voc_accuracy(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> VocAccuracy:
+    """Mean best IoU over predicted regions, and over true regions; each averaged over annotators.
+
+    The two accuracies of the synthetic multi-region dataset's benchmark (`evaluation/bench_VOC.m` in
+    its repository, MMFa666/Segmentation_dataset), in its order.
+
+    Returns
+    -------
+    VocAccuracy
+        `predicted` and `true`, both in (0, 1].
+    """
+    return _voc_accuracy(contingency_tables(prediction, truth, ignore))
+
+
+def region_scores(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> RegionScores:
+    """Return every region metric of one image; the tables are counted once."""
+    tables = contingency_tables(prediction, truth, ignore)
+    return RegionScores(
+        _covering(tables),
+        _mean(formulas.rand_index, tables),
+        _mean(formulas.variation_of_information, tables),
+        _mean(formulas.adjusted_rand, tables),
+        _mean(formulas.mean_iou, tables),
+        _voc_accuracy(tables),
+    )
+
+
+def align_labels(prediction: LabelMap, truth: LabelMap, *, ignore: int | None = None) -> tuple[IntArray, IntArray]:
+    """Rename both maps' regions so that partners under the pairing of `mean_iou` have the same label.
+
+    Returns
+    -------
+    prediction, truth : ndarray
+        True regions are 0 … n-1 in the order of their labels, ignored pixels of the truth -1; predicted
+        regions without a partner are n, n+1, ….
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> align_labels(np.array([[5, 5, 2, 7]]), np.array([[0, 0, 9, 9]]))
+    (array([[0, 0, 1, 2]]), array([[0, 0, 1, 1]]))
+    """
+    labels = as_labels("prediction", prediction)
+    (target,) = as_truths(truth, labels.shape, ignore)
+    keep = np.ones(target.shape, dtype=np.bool_) if ignore is None else target != ignore
+    predicted, true = partition(labels), partition(target[keep])
+    judged = Partition(predicted.codes[keep.ravel()], predicted.regions)
+    left, right = formulas.best_pairing(contingency(judged, true))
+    names = np.full(predicted.regions, -1, dtype=np.int64)
+    names[left] = right
+    names[names < 0] = true.regions + np.arange(np.count_nonzero(names < 0))
+    renamed = np.full(target.shape, -1, dtype=np.int64)
+    renamed[keep] = true.codes
+    return names[predicted.codes].reshape(labels.shape), renamed
+
+
+def _mean(metric: Callable[[Contingency], float], tables: list[Contingency]) -> float:
+    return sum(metric(table) for table in tables) / len(tables)
+
+
+def _covering(tables: list[Contingency]) -> float:
+    covered = sum(float(table.true_sizes @ formulas.best_iou_of_true(table)) for table in tables)
+    return covered / sum(table.pixels for table in tables)
+
+
+def _voc_accuracy(tables: list[Contingency]) -> VocAccuracy:
+    return VocAccuracy(
+        _mean(lambda table: float(formulas.best_iou_of_predicted(table).mean()), tables),
+        _mean(lambda table: float(formulas.best_iou_of_true(table).mean()), tables),
+    )
