@@ -19,7 +19,8 @@ class Stats:
     Attributes
     ----------
     backend : str
-        What did it: ``"chebyshev"``, ``"multigrid"`` (or both, joined by ``+``), ``"torch"`` or ``"dense"``.
+        What did it: ``"chebyshev"``, ``"multigrid"`` (or both, joined by ``+``), ``"torch"``,
+        ``"triton"`` or ``"dense"``.
     iterations : int
         Most steps any channel took.
     residual : float
