@@ -11,6 +11,8 @@ from ._version import __version__
 
 #: Subcommand → one line of help. The modules are imported only when their command is asked for.
 COMMANDS = {
+    "segment": "split pictures into their textured regions",
+    "train": "train a network on images and masks",
     "evaluate": "measure label maps against the truth: region and boundary metrics",
     "data": "make datasets: mosaics of textures with their truth",
     "bench": "measure our speed and memory against the alternatives",

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import tifffile
 from PIL import Image, ImageOps
 
 Array = npt.NDArray[Any]
@@ -93,6 +92,8 @@ def write_image(path: str | os.PathLike[str], image: Array) -> None:
         photometric = "rgb" if image.ndim == 3 and image.shape[2] == 3 else "minisblack"
         planes = "contig" if image.ndim == 3 else None
         with atomic(path) as temporary:
+            import tifffile  # only where a TIFF file is met: not every machine that trains has it
+
             tifffile.imwrite(temporary, image, photometric=photometric, planarconfig=planes, compression="zlib")
         return
     gray16 = image.dtype == np.uint16 and image.ndim == 2 and path.suffix.lower() == ".png"
@@ -196,6 +197,8 @@ def _pillow_labels(path: Path) -> Array:
 
 
 def _tiff_image(path: Path) -> Array:
+    import tifffile
+
     with tifffile.TiffFile(path) as file:
         samples = _tiff_samples(file.series[0])
         page: Any = file.series[0].keyframe
@@ -211,6 +214,8 @@ def _tiff_image(path: Path) -> Array:
 
 
 def _tiff_labels(path: Path) -> Array:
+    import tifffile
+
     with tifffile.TiffFile(path) as file:
         samples = _tiff_samples(file.series[0])
     return _pillow_labels(path) if samples is None else samples

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from scipy.spatial import KDTree
-from skimage.morphology import thin
 
 from .assignment import cheapest_pairs
 from .labels import BoolArray, LabelMap, as_labels, as_truths
@@ -109,6 +108,8 @@ def label_boundaries(labels: LabelMap) -> BoolArray:
     right and below, are not all one (`seg2bdry` of the benchmark, format `imageSize`); the result is
     thinned to a width of one pixel. The annotators' boundaries in BSDS500 are made so.
     """
+    from skimage.morphology import thin  # here, so that the region measures do without scikit-image
+
     array = as_labels("labels", labels)
     # Repeating the last row and column leaves the blocks at the border what lies inside the map.
     padded = np.pad(array, ((0, 1), (0, 1)), mode="edge")

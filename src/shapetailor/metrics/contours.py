@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy import ndimage
-from skimage.morphology import thin
 
 from .labels import BoolArray, IntArray
 
@@ -42,6 +41,8 @@ def ucm_strength(ucm: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def strength_boundaries(strength: npt.NDArray[Any], thresholds: Iterable[float]) -> Iterator[BoolArray]:
     """Return the thinned boundary where the strength (H×W, in [0, 1]) reaches each threshold."""
+    from skimage.morphology import thin  # here, as in `boundary`
+
     if strength.ndim != 2:
         raise ValueError(f"strength must be H×W, got shape {strength.shape}")
     for threshold in thresholds:

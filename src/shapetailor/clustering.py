@@ -1,0 +1,98 @@
+"""Clustering of points: k-means, and the normalised cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg
+
+Array = npt.NDArray[Any]
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+#: Lloyd's iterations at most; they end earlier as a rule, when no point changes its cluster.
+ITERATIONS = 50
+#: Points whose spread is below this share of their size are one point: what differs is rounding.
+ROUNDING = 1e-5
+#: Eigenvalues of a normalised affinity are at most 1; those below this tell no clusters apart.
+RANK = 1e-3
+
+
+def kmeans(points: FloatArray, clusters: int, rng: np.random.Generator, n_init: int = 8) -> IntArray:
+    """Cluster (P, D) points by Lloyd's iterations from k-means++ seedings [1]_; the least sum of squares wins.
+
+    Points that differ by rounding only are one cluster. The result depends on the order of the points.
+
+    References
+    ----------
+    .. [1] D. Arthur and S. Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007.
+    """
+    if clusters == 1:
+        return np.zeros(len(points), dtype=np.int64)
+    runs = [_lloyd(points, _seeds(points, clusters, rng)) for _ in range(n_init)]
+    return min(runs, key=lambda run: run[0])[1]
+
+
+def normalised_cut(
+    points: FloatArray, clusters: int, rng: np.random.Generator, n_init: int = 8, sigma2: float = 0.1
+) -> IntArray:
+    """Cluster (P, D) points by a normalised cut [1]_ of the graph of all pairs.
+
+    A pair weighs ``exp(−‖F_p − F_q‖² / sigma2)``. The first eigenvectors of the normalised affinity, rows scaled to
+    unit length, are clustered by k-means [2]_. Unlike k-means of the points, this follows clusters that are stretched
+    or of unequal width.
+
+    References
+    ----------
+    .. [1] J. Shi and J. Malik, "Normalized cuts and image segmentation", PAMI 22(8), 2000.
+    .. [2] A. Ng, M. Jordan and Y. Weiss, "On spectral clustering: analysis and an algorithm", NIPS 2001.
+    """
+    norm = np.square(points).sum(axis=1)
+    distance = np.maximum(norm[:, None] + norm - 2.0 * (points @ points.T), 0.0)
+    affinity = np.exp(-distance / sigma2)
+    degree = np.sqrt(affinity.sum(axis=1))
+    affinity /= degree[:, None] * degree
+    last = len(points) - 1
+    values, vectors = scipy.linalg.eigh(affinity, subset_by_index=[max(last - clusters + 1, 0), last])
+    vectors = vectors[:, values > RANK]  # the graph of fewer clusters has no more; the rest is noise
+    rows = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return kmeans(rows, vectors.shape[1], rng, n_init)
+
+
+def nearest(points: Array, centres: Array) -> tuple[IntArray, Array]:
+    """Return for each of (P, D) points the nearest of (K, D) centres, and its squared distance."""
+    # Taken from the first centre: far from the origin, ‖x‖² − 2x·a + ‖a‖² loses all digits of a small distance.
+    points, centres = points - centres[0], centres - centres[0]
+    table = np.square(centres).sum(axis=1) - 2.0 * (points @ centres.T)
+    first = table.argmin(axis=1)
+    distance = np.square(points).sum(axis=1) + np.take_along_axis(table, first[:, None], axis=1)[:, 0]
+    return first, np.maximum(distance, 0.0)
+
+
+def _seeds(points: FloatArray, clusters: int, rng: np.random.Generator) -> FloatArray:
+    """Draw points, each with a probability proportional to its squared distance from those before."""
+    chosen = [points[rng.integers(len(points))]]
+    distance = np.full(len(points), np.inf)
+    negligible = ROUNDING**2 * float(np.square(points).sum())
+    while len(chosen) < clusters:
+        distance = np.minimum(distance, np.square(points - chosen[-1]).sum(axis=1))
+        total = distance.cumsum()
+        if total[-1] <= negligible:  # fewer distinct points than clusters
+            break
+        chosen.append(points[np.searchsorted(total, rng.random() * total[-1], side="right")])
+    return np.stack(chosen)
+
+
+def _lloyd(points: FloatArray, centres: FloatArray) -> tuple[float, IntArray]:
+    clusters, distance = nearest(points, centres)
+    for _ in range(ITERATIONS):
+        member = clusters == np.arange(len(centres))[:, None]
+        area = member.sum(axis=1, keepdims=True)
+        centres = np.where(area > 0, member.astype(points.dtype) @ points / np.maximum(area, 1), centres)
+        before = clusters
+        clusters, distance = nearest(points, centres)
+        if np.array_equal(clusters, before):
+            break
+    return float(distance.sum()), clusters

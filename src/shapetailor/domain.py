@@ -1,0 +1,110 @@
+"""A grid cut into regions: smoothing and differences that never take a pixel from another region."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import sqrt
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from .poisson import Edges, edges_of, smooth
+from .poisson.solve import Backend
+
+Pde = Literal["poisson", "heat"]
+
+#: Steps (down, right) along the angles 0, π/4, π/2, 3π/4; angles turn counter-clockwise, x points right and y up.
+DIRECTIONS = ((0, 1), (-1, 1), (-1, 0), (-1, -1))
+#: Implicit Euler steps of the heat equation: (I + α/4 L)⁻⁴ ≈ exp(−αL), where Poisson is the one step (I + αL)⁻¹.
+HEAT_STEPS = 4
+
+
+class Domain:
+    """Label maps (B, H, W) with what is derived from them once: edges for the solves, neighbours for differences.
+
+    Two pixels belong together iff their labels are equal and >= 0, diagonal neighbours as well.
+    """
+
+    def __init__(
+        self,
+        labels: Tensor,
+        dtype: torch.dtype = torch.float32,
+        *,
+        tol: float = 1e-4,
+        backend: Backend = "auto",
+        pde: Pde = "poisson",
+    ) -> None:
+        self.labels, self.inside = labels, labels >= 0
+        self.tol, self.backend, self.pde = tol, backend, pde
+        self.dtype = dtype
+        self._linked: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+
+    @cached_property
+    def edges(self) -> Edges:
+        """The edges that all solves share, with what solvers keep there."""
+        return edges_of(self.labels, self.dtype)
+
+    def smooth(self, x: Tensor, alpha: Tensor) -> Tensor:
+        """Smooth (B, C, H, W) at alpha () or (C,), or (A, 1) for several scales: (B, A, C, H, W)."""
+        if self.pde == "poisson":
+            return smooth(x, self.edges, alpha, self.tol, backend=self.backend)
+        step = alpha / HEAT_STEPS
+        u = smooth(x, self.edges, step, self.tol, backend=self.backend)
+        shape = u.shape
+        if alpha.ndim == 2:  # after the first step every scale has its own right-hand side
+            u, step = u.flatten(1, 2), step.expand(shape[1], shape[2]).reshape(-1)
+        for _ in range(HEAT_STEPS - 1):
+            u = smooth(u, self.edges, step, self.tol, backend=self.backend)
+        return u.reshape(shape)
+
+    def derivative(self, x: Tensor, angle: int) -> Tensor:
+        """Differentiate (..., H, W) along ``DIRECTIONS[angle]``, in units of a pixel's side.
+
+        Central where both neighbours belong to the pixel's region, one-sided where one does, 0 where none does.
+        """
+        step = DIRECTIONS[angle]
+        linked, count = self._links(step)
+        here, there = _pair(x, step)
+        gap = torch.where(_aligned(linked, x), there - here, 0)
+        # Forward plus backward difference: an order of summation that flips leave unchanged to the bit.
+        total = _at_start(gap, step) + _at_end(gap, step)
+        return total / _aligned(count, x).to(x.dtype)
+
+    def _links(self, step: tuple[int, int]) -> tuple[Tensor, Tensor]:
+        """Which pairs along a step belong together; and the divisor: neighbours present times the step's length."""
+        if step not in self._linked:
+            here, there = _pair(self.labels, step)
+            linked = (here == there) & (here >= 0)
+            count = _at_start(linked.int(), step) + _at_end(linked.int(), step)
+            length = sqrt(step[0] ** 2 + step[1] ** 2)
+            self._linked[step] = linked, count.clamp_min(1).double() * length
+        return self._linked[step]
+
+
+def _aligned(maps: Tensor, x: Tensor) -> Tensor:
+    """Reshape (B, h, w) for arithmetic with (B, ..., h, w)."""
+    return maps.reshape(maps.shape[0], *(1,) * (x.ndim - 3), *maps.shape[1:])
+
+
+def _pair(x: Tensor, step: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """Return views of the pixels that have a neighbour one step away, and of those neighbours."""
+    up, right = -step[0], step[1]
+    height, width = x.shape[-2:]
+    first, last = x[..., up:, :], x[..., : height - up, :]
+    if right >= 0:
+        return first[..., : width - right], last[..., right:]
+    return first[..., -right:], last[..., : width + right]
+
+
+def _at_start(gap: Tensor, step: tuple[int, int]) -> Tensor:
+    """Put a value for each pair where the pair starts; 0 elsewhere."""
+    up, right = -step[0], step[1]
+    return pad(gap, (max(-right, 0), max(right, 0), up, 0))
+
+
+def _at_end(gap: Tensor, step: tuple[int, int]) -> Tensor:
+    """Put a value for each pair where the pair ends; 0 elsewhere."""
+    up, right = -step[0], step[1]
+    return pad(gap, (max(right, 0), max(-right, 0), 0, up))

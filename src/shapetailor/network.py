@@ -1,0 +1,203 @@
+"""ST-DNN: pointwise linear maps with region-restricted PDE solves between them (`eq:STDNN_eqn`, Alg. 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import deepcopy
+from dataclasses import dataclass
+from math import log
+
+import torch
+from torch import Tensor, nn
+
+from . import features
+from .config import STDNNConfig
+from .domain import Domain
+from .layer import Layer
+from .poisson.solve import Backend
+from .pooling import Pooling
+
+__all__ = ["STDNN", "Grid", "STDNNConfig"]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The regions of one forward pass: at the picture's resolution, and where the layers work."""
+
+    native: Domain
+    layers: Domain
+    pooling: Pooling | None
+
+
+class STDNN(nn.Module):
+    """Descriptors of pixels, each computed from the pixel's own region only.
+
+    Parameters
+    ----------
+    config : STDNNConfig
+        The paper's architecture by default: 40 channels, maps to 100, 40, 20 and 5, softmax; 8,900 weights.
+
+    Attributes
+    ----------
+    backend : str
+        The solver, as in `shapetailor.smooth`; "dense" is the explicit inverse.
+
+    Examples
+    --------
+    >>> net = STDNN()
+    >>> image = net.prepare(torch.rand(1, 3, 32, 32))
+    >>> labels = torch.zeros(1, 32, 32, dtype=torch.long)
+    >>> net(image, labels).shape
+    torch.Size([1, 5, 32, 32])
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, config: STDNNConfig | None = None) -> None:
+        super().__init__()
+        self.config = config = STDNNConfig() if config is None else config
+        self.backend: Backend = "auto"
+        self.register_buffer("mean", torch.zeros(config.channels))
+        self.register_buffer("std", torch.ones(config.channels))
+        self.premix = None if config.premix is None else Layer(config.channels, config.premix)
+        inputs = (config.premix or config.channels, *config.widths)
+        self.layers = nn.ModuleList(
+            Layer(
+                inputs[i],
+                inputs[i + 1],
+                config.alphas if i else config.scales,
+                each_input=i == 0,
+                derivatives=config.derivatives,
+                learnable=config.learnable_alphas,
+            )
+            for i in range(len(config.widths))
+        )
+
+    @property
+    def stages(self) -> list[Layer]:
+        """All learned maps in their order; a ReLU follows each but the last."""
+        return [stage for stage in (self.premix, *self.layers) if isinstance(stage, Layer)]
+
+    def forward(self, image: Tensor, labels: Tensor) -> Tensor:
+        """Compute descriptors.
+
+        Parameters
+        ----------
+        image : Tensor, (B, C, H, W)
+            Prepared pictures, see `prepare`. What lies outside every region is ignored.
+        labels : integer Tensor, (B, H, W)
+            The regions; a pixel with a negative label is outside every region.
+
+        Returns
+        -------
+        Tensor, (B, D, H, W)
+            Zero where labels are negative.
+        """
+        grid = self.grid(image, labels)
+        x = self.standardise(self.channels(image, grid))
+        for stage in self.stages[:-1]:
+            x = stage(x, grid.layers).relu()
+        return self.finish(self.stages[-1](x, grid.layers), grid)
+
+    def prepare(self, image: Tensor) -> Tensor:
+        """Preprocess whole pictures (B, C, H, W) as this network's features ask for (`features.prepare`)."""
+        features.check_image(image)
+        if image.shape[1] != self.config.image_channels:
+            raise ValueError(f"image must have {self.config.image_channels} channels, got shape {tuple(image.shape)}")
+        whole = torch.zeros(image.shape[0], *image.shape[2:], dtype=torch.long, device=image.device)
+        pool = Pooling(whole, self.config.stride).pool if self.config.stride > 1 else None
+        return features.prepare(image, self.config.features, self.config.energy_scales, pool, self.config.tol)
+
+    def grid(self, image: Tensor, labels: Tensor) -> Grid:
+        """Check a forward pass's arguments and derive, once, what its solves and differences need."""
+        self._check(image, labels)
+        native = self._domain(labels, image.dtype)
+        if self.config.stride == 1:
+            return Grid(native, native, None)
+        pooling = Pooling(labels, self.config.stride)
+        return Grid(native, self._domain(pooling.labels, image.dtype), pooling)
+
+    def _domain(self, labels: Tensor, dtype: torch.dtype) -> Domain:
+        return Domain(labels, dtype, tol=self.config.tol, backend=self.backend, pde=self.config.pde)
+
+    def channels(self, image: Tensor, grid: Grid) -> Tensor:
+        """Return the channels of f0 before standardisation and smoothing, where the layers work."""
+        image = torch.where(grid.native.inside[:, None], image, 0)
+        pool = None if grid.pooling is None else grid.pooling.pool
+        config = self.config
+        return features.channels(image, grid.native, config.image_channels, config.features, config.energy_scales, pool)
+
+    def standardise(self, x: Tensor) -> Tensor:
+        """Apply the training statistics."""
+        return (x - self.mean[:, None, None]) / self.std[:, None, None]
+
+    def finish(self, x: Tensor, grid: Grid) -> Tensor:
+        """Bring the last map's output to the picture's resolution, apply the head, clear what is outside."""
+        if grid.pooling is not None:
+            x = grid.pooling.unpool(x)
+        if self.config.head == "softmax":
+            x = x.softmax(dim=1)
+        else:  # the small number keeps the derivative finite at 0
+            x = x * (x.square().sum(dim=1, keepdim=True) + 1e-12).rsqrt()
+        return torch.where(grid.native.inside[:, None], x, 0)
+
+    @torch.no_grad()
+    def fit_statistics(self, samples: Iterable[tuple[Tensor, Tensor]]) -> None:
+        """Set the channels' mean and standard deviation over the regions of (image, labels) batches."""
+        sums = self.mean.new_zeros(3, self.config.channels, dtype=torch.float64)
+        for image, labels in samples:
+            grid = self.grid(image, labels)
+            x = self.channels(image, grid).double().movedim(1, 0)[:, grid.layers.inside]
+            sums += torch.stack(
+                [torch.full_like(self.mean, x.shape[1], dtype=torch.float64), x.sum(1), x.square().sum(1)]
+            )
+        if not sums[0].all():
+            raise ValueError("samples must contain at least one pixel inside a region")
+        mean = sums[1] / sums[0]
+        self.set_statistics(mean, (sums[2] / sums[0] - mean.square()).clamp_min(0).sqrt())
+
+    def set_statistics(self, mean: Tensor, std: Tensor) -> None:
+        """Set the mean and standard deviation, (channels,), that standardise the channels of f0."""
+        for name, value in (("mean", mean), ("std", std)):
+            if tuple(value.shape) != tuple(self.mean.shape) or not bool(value.isfinite().all()):
+                raise ValueError(
+                    f"{name} must be {len(self.mean)} finite numbers, one for each channel; "
+                    f"got shape {tuple(value.shape)}"
+                )
+        # A channel that is constant over the training data says nothing and must not be blown up.
+        floor = 1e-6 * (1 + mean.abs())
+        self.mean.copy_(mean)
+        self.std.copy_(torch.where(std > floor, std, torch.ones_like(std)))
+
+    def rescaled(self, resolution: int) -> STDNN:
+        """Return a copy for pictures of another longest side: same weights, alphas by the config's `alpha_rule`."""
+        other = deepcopy(self)
+        other.config = self.config.at_resolution(resolution)
+        factor = self.config.alpha_factor(resolution)
+        for layer in other.stages:
+            layer.fixed = tuple(factor * alpha for alpha in layer.fixed)
+            if layer.log_alphas is not None:
+                layer.log_alphas.data += log(factor)
+        return other
+
+    def _check(self, image: Tensor, labels: Tensor) -> None:
+        features.check_image(image)
+        if image.shape[1] != self.config.prepared_channels:
+            raise ValueError(
+                f"image must have the shape (B, {self.config.prepared_channels}, H, W) that STDNN.prepare returns, "
+                f"got {tuple(image.shape)}"
+            )
+        weight = self.stages[0].weight
+        if (image.dtype, image.device) != (weight.dtype, weight.device):
+            raise TypeError(
+                f"image must be {weight.dtype} on {weight.device}, as the network is; "
+                f"got {image.dtype} on {image.device}"
+            )
+        if not isinstance(labels, Tensor) or labels.is_floating_point() or labels.dtype == torch.bool:
+            raise TypeError(f"labels must be an integer torch.Tensor, got {getattr(labels, 'dtype', type(labels))}")
+        if labels.shape != (image.shape[0], *image.shape[2:]) or labels.device != image.device:
+            raise ValueError(
+                f"labels must have the shape (B, H, W) = {(image.shape[0], *image.shape[2:])} on {image.device}, "
+                f"got {tuple(labels.shape)} on {labels.device}"
+            )

@@ -1,0 +1,139 @@
+"""Blocks of pixels inside regions: layers on a coarser grid that still never look across a boundary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from torch.nn.functional import avg_pool2d, pad
+
+
+class Pooling:
+    """Mean over stride × stride blocks inside regions, and the way back; planned once for label maps (B, H, W).
+
+    A block belongs to the label that most of its pixels have, the smallest of several; to none only if all its pixels
+    are outside every region. Its value is the mean over its pixels *of that label*. On the way back such a pixel takes
+    its block's value. The others, at a boundary, take the mean of those 4-neighbours of their label that have a value,
+    in up to ``2 · stride`` rounds. Pixels still without one (a region too small for a block of its own) take the value
+    of a cell that stands for their whole region: the cells are further rows of the coarse grid, without neighbours.
+
+    Attributes
+    ----------
+    labels : Tensor, (B, h, w)
+        The coarse label map, cells included. Its values are new; equality is what counts.
+    """
+
+    def __init__(self, labels: Tensor, stride: int) -> None:
+        self.stride, (self.images, self.height, self.width) = stride, labels.shape
+        self.h, self.w = -(-self.height // stride), -(-self.width // stride)
+        _, ranks = labels.unique(return_inverse=True)
+        ranks = torch.where(labels < 0, -1, ranks)
+        coarse = _majority(self._blocks(ranks), int(ranks.max()) + 1)
+        self._block = self._block_of_pixel(labels.device)
+        self._member = (ranks == coarse.flatten()[self._block]) & (ranks >= 0)
+        self._count = self._sum(self._member[:, None].double()).clamp_min(1)
+        self._rounds, left = _plan_rounds(ranks, self._member, 2 * stride)
+        self._plan_cells(ranks, left)
+        rows = torch.full((self.images, self.rows, self.w), -1, dtype=coarse.dtype, device=labels.device)
+        rows.flatten()[self._cell_slot] = (
+            int(ranks.max()) + 1 + torch.arange(len(self._cell_slot), device=labels.device)
+        )
+        self.labels = torch.cat([coarse, rows], dim=1)
+
+    def pool(self, x: Tensor) -> Tensor:
+        """Average (B, C, H, W) to (B, C, h, w), cells included."""
+        blocks = self._sum(torch.where(self._member[:, None], x, 0)) / self._count.to(x.dtype)
+        if not self.rows:
+            return blocks
+        pixels, cells = self._cell_pixels
+        values = x.movedim(1, 3).flatten(0, 2)[pixels]
+        sums = values.new_zeros(len(self._cell_slot), x.shape[1]).index_add(0, cells, values)
+        means = sums / torch.bincount(cells, minlength=len(sums))[:, None].to(x.dtype)
+        rows = x.new_zeros(self.images * self.rows * self.w, x.shape[1]).index_copy(0, self._cell_slot, means)
+        rows = rows.reshape(self.images, self.rows, self.w, -1).movedim(3, 1)
+        return torch.cat([blocks, rows], dim=2)
+
+    def unpool(self, y: Tensor) -> Tensor:
+        """Bring (B, D, h, w) back to (B, D, H, W)."""
+        per_pixel = self._coarse_index.flatten()
+        values = y.movedim(1, 3).flatten(0, 2)[per_pixel]
+        for pixels, neighbours, ready in self._rounds:
+            weight = ready.to(y.dtype)
+            mean = (values[neighbours] * weight[:, :, None]).sum(dim=1) / weight.sum(dim=1, keepdim=True)
+            values = values.index_copy(0, pixels, mean)
+        return values.reshape(self.images, self.height, self.width, -1).movedim(3, 1).contiguous()
+
+    def _plan_cells(self, ranks: Tensor, left: Tensor) -> None:
+        """Give a cell to each region that has pixels without a value, and say where every pixel reads from."""
+        known = int(ranks.max()) + 2
+        image = torch.arange(self.images, device=ranks.device)[:, None, None]
+        region = (image * known + ranks + 1).flatten()
+        wanted = region[left].unique()
+        # Cells of an image fill further rows of its coarse map, from the left.
+        owner = wanted // known
+        place = torch.arange(len(wanted), device=ranks.device) - torch.searchsorted(owner, owner)
+        self.rows = -(-(int(place.max()) + 1) // self.w) if len(wanted) else 0
+        self._cell_slot = owner * self.rows * self.w + place
+        cell = torch.searchsorted(wanted, region).clamp_max(max(len(wanted) - 1, 0))
+        pixels = (wanted[cell] == region).nonzero().squeeze(1) if len(wanted) else left
+        self._cell_pixels = pixels, cell[pixels]
+        size = self.h * self.w
+        index = self._block + (self._block // size) * (self.rows * self.w)
+        index.flatten()[left] = (owner * (self.h + self.rows) * self.w + size + place)[cell[left]]
+        self._coarse_index = index
+
+    def _block_of_pixel(self, device: torch.device) -> Tensor:
+        """Number of the block, counted over the batch, that each pixel lies in: (B, H, W)."""
+        image = torch.arange(self.images, device=device)[:, None, None] * (self.h * self.w)
+        row = torch.arange(self.height, device=device)[:, None] // self.stride * self.w
+        return image + row + torch.arange(self.width, device=device) // self.stride
+
+    def _blocks(self, ranks: Tensor) -> Tensor:
+        """Cut (B, H, W) into (B, h, w, stride²); what is missing at the border is outside."""
+        s = self.stride
+        framed = pad(ranks, (0, self.w * s - self.width, 0, self.h * s - self.height), value=-1)
+        return framed.reshape(self.images, self.h, s, self.w, s).transpose(2, 3).flatten(3)
+
+    def _sum(self, x: Tensor) -> Tensor:
+        s = self.stride
+        framed = pad(x, (0, self.w * s - self.width, 0, self.h * s - self.height))
+        return avg_pool2d(framed, s, divisor_override=1)
+
+
+def _majority(blocks: Tensor, none: int) -> Tensor:
+    """Return the most frequent value >= 0 along the last dimension, the smallest of several, −1 if there is none."""
+    votes = (blocks[..., :, None] == blocks[..., None, :]).sum(dim=-1) * (blocks >= 0)
+    best = torch.where((votes == votes.amax(dim=-1, keepdim=True)) & (votes > 0), blocks, none).amin(dim=-1)
+    return torch.where(best == none, -1, best)
+
+
+def _plan_rounds(ranks: Tensor, member: Tensor, most: int) -> tuple[list[tuple[Tensor, Tensor, Tensor]], Tensor]:
+    """Plan how values spread to pixels that are no member of their block.
+
+    Returns the rounds, each as (pixels, their 4-neighbours, which of these count), and the pixels never reached.
+    """
+    filled = member.flatten().clone()
+    pending = ((ranks >= 0) & ~member).flatten().nonzero().squeeze(1)
+    neighbours, same = (torch.stack(part, dim=1) for part in zip(*_neighbours(ranks, pending), strict=True))
+    rounds = []
+    for _ in range(most):
+        ready = same & filled[neighbours]
+        hit = ready.any(dim=1)
+        if not bool(hit.any()):
+            break
+        rounds.append((pending[hit], neighbours[hit], ready[hit]))
+        filled[pending[hit]] = True
+        pending, neighbours, same = pending[~hit], neighbours[~hit], same[~hit]
+    return rounds, pending
+
+
+def _neighbours(ranks: Tensor, pixels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield, for each of 4 directions, the flat index of the pixels' neighbours and whether they share the label."""
+    height, width = ranks.shape[1:]
+    flat = ranks.flatten()
+    y, x = pixels // width % height, pixels % width
+    for dy, dx in ((0, -1), (0, 1), (-1, 0), (1, 0)):
+        exists = (y + dy >= 0) & (y + dy < height) & (x + dx >= 0) & (x + dx < width)
+        index = torch.where(exists, pixels + dy * width + dx, pixels)
+        yield index, exists & (flat[index] == flat[pixels])

@@ -1,0 +1,176 @@
+"""Image in, regions out: what most users import."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from . import regions as maps
+from . import starts
+from .checkpoint import load_model
+from .cleaning import remove_small
+from .evolution import Callback, EvolutionConfig, evolve
+from .network import STDNN
+from .pictures import as_picture
+from .segmentation import Segmentation
+
+Labels = NDArray[np.int64]
+Start = Literal["best", "ncut", "kmeans", "boxes"]
+
+#: Most regions that `regions="auto"` looks for.
+MOST_REGIONS = 8
+
+
+class Segmenter:
+    """Splits pictures into textured regions with a trained network.
+
+    Parameters
+    ----------
+    net : STDNN
+    device : str or torch.device
+    max_pixels : int
+        Larger pictures are reduced to about this size for the work; the label map has the full size again.
+
+    Examples
+    --------
+    >>> segmenter = Segmenter.from_pretrained("texture")
+    >>> half = np.where(np.arange(64) < 32, 40, 200).astype(np.uint8)
+    >>> result = segmenter.segment(np.tile(half, (64, 1)), regions=2)
+    >>> result.labels.shape, len(np.unique(result.labels))
+    ((64, 64), 2)
+    """
+
+    def __init__(self, net: STDNN, device: str | torch.device = "cpu", max_pixels: int = 2**24) -> None:
+        self.net, self.device, self.max_pixels = net.to(device).eval(), torch.device(device), max_pixels
+
+    @classmethod
+    def from_pretrained(cls, name_or_path: str | os.PathLike[str], device: str | torch.device = "cpu") -> Segmenter:
+        """Load a shipped model by its name ("texture"), or a model file."""
+        return cls(load_model(name_or_path)[0], device)
+
+    def segment(
+        self,
+        image: Any,
+        regions: int | Literal["auto"] | None = None,
+        *,
+        init: Any = None,
+        scribbles: Any = None,
+        start: Start = "best",
+        evolution: EvolutionConfig | None = None,
+        min_share: float = 0.005,
+        seed: int = 0,
+        callback: Callback | None = None,
+        return_descriptors: bool = False,
+    ) -> Segmentation:
+        """Segment one picture.
+
+        Parameters
+        ----------
+        image : H×W or H×W×C array, tensor (the same, or C×H×W), PIL image or path
+            Gray, colour or up to 16 channels; 8-bit, 16-bit or floating point.
+        regions : int or "auto"
+            How many regions; "auto" chooses by the descriptors' energy. Not needed with `init` or `scribbles`.
+        init : H×W integers, optional
+            Regions to start from, numbered from 0.
+        scribbles : H×W integers, optional
+            Marked pixels, which keep their region; −1 is unmarked.
+        start : {"best", "ncut", "kmeans", "boxes"}
+            Where to start from otherwise: a normalised cut or k-means of whole-image descriptors, the paper's boxes,
+            or the first two, of which the one with the lower energy is kept.
+        evolution : EvolutionConfig, optional
+            How the regions move.
+        min_share : float
+            Connected pieces below this share of the picture are given to their neighbours at the end.
+        seed : int
+            Of everything random.
+        callback : callable, optional
+            ``callback(iteration, labels, energy)`` as the regions evolve; True stops.
+        return_descriptors : bool
+            Keep the descriptors of the final regions in the result.
+
+        Returns
+        -------
+        Segmentation
+            Regions that could not be found, or that vanished, are named in `vanished`; no number is given twice.
+        """
+        picture = as_picture(image, self.net.config.image_channels, self.max_pixels)
+        fixed = None if scribbles is None else picture.reduce_labels(maps.from_scribbles(scribbles), "scribbles")
+        given = None if init is None else picture.reduce_labels(_as_start(init), "init")
+        count = _count(regions, given, fixed)
+        net = self._network(max(picture.values.shape[1:]))
+        with torch.no_grad():
+            prepared = net.prepare(torch.from_numpy(picture.values)[None].to(self.device))
+        if given is None:
+            whole = self._describe(net, prepared, np.zeros(picture.values.shape[1:], np.int64))
+            given, count = _start(whole, count, fixed, start, np.random.default_rng(seed))
+        run = evolve(prepared, given, net, evolution, fixed=fixed, align=net.config.stride, callback=callback)
+        labels = run.labels if fixed is not None else remove_small(run.labels, min_share)[0]
+        return Segmentation(
+            labels=picture.restore_labels(labels),
+            energy=run.energy,
+            iterations=run.iterations,
+            converged=run.converged,
+            vanished=tuple(sorted(set(range(count)) - set(np.unique(labels).tolist()))),
+            descriptors=self._describe(net, prepared, labels) if return_descriptors else None,
+            image=picture.original,
+            seed=seed,
+        )
+
+    def _network(self, side: int) -> STDNN:
+        """The network with its alphas for pictures of this longest side, by the model's own rule."""
+        return self.net if side == self.net.config.resolution else self.net.rescaled(side)
+
+    def _describe(self, net: STDNN, prepared: Tensor, labels: Labels) -> NDArray[np.float32]:
+        with torch.no_grad():
+            found: NDArray[np.float32] = net(prepared, torch.from_numpy(labels)[None].to(self.device))[0].cpu().numpy()
+        return found
+
+
+def _as_start(init: Any) -> Labels:
+    labels = np.asarray(init.detach().cpu() if isinstance(init, Tensor) else init)
+    if labels.ndim != 2 or labels.dtype.kind not in "iu":
+        raise ValueError(f"init must be H×W integers, got shape {labels.shape} of {labels.dtype}")
+    if labels.min() < 0:
+        raise ValueError(f"init must give every pixel a region from 0 on, got {int(labels.min())}; see scribbles")
+    return labels.astype(np.int64)
+
+
+def _count(regions: int | str | None, init: Labels | None, scribbles: Labels | None) -> int:
+    """How many regions are asked for; 0 stands for "auto"."""
+    marked = next((int(labels.max()) + 1 for labels in (init, scribbles) if labels is not None), None)
+    if regions is None and marked is not None:
+        return marked
+    if regions == "auto" and marked is None:
+        return 0
+    if isinstance(regions, bool) or not isinstance(regions, (int, np.integer)) or regions < 1:
+        raise ValueError(f"regions must be a number from 1 on, or 'auto'; got {regions!r}")
+    if marked is not None and marked != regions:
+        raise ValueError(f"regions is {regions}, but init or scribbles name {marked}")
+    return int(regions)
+
+
+def _start(
+    whole: NDArray[np.float32], count: int, fixed: Labels | None, start: Start, rng: np.random.Generator
+) -> tuple[Labels, int]:
+    """Regions to start from, and how many were asked for."""
+    if fixed is not None:
+        return starts.scribble_start(whole, fixed), count
+    if count == 0:
+        count = starts.choose_count(whole, MOST_REGIONS, rng)
+    if count == 1:
+        return np.zeros(whole.shape[1:], np.int64), 1
+    if start == "boxes":
+        return maps.boxes(whole.shape[1:], count), count
+    candidates = []
+    if start in ("best", "ncut"):
+        candidates.append(starts.ncut_start(whole, count, rng))
+    if start in ("best", "kmeans"):
+        candidates.append(starts.kmeans_start(whole, count, rng))
+    if not candidates:
+        raise ValueError(f"start must be 'best', 'ncut', 'kmeans' or 'boxes', got {start!r}")
+    return min(candidates, key=lambda labels: starts.within_energy(whole, labels)), count

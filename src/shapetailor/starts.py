@@ -1,0 +1,153 @@
+"""Starting regions for the evolution, from descriptors of the whole image.
+
+Every function takes descriptors as a (D, H, W) array. Clustering works on block means of a coarse grid, so that its
+cost does not depend on the image's size, and then gives every pixel to the nearest of the clusters' means. Before
+anything is drawn, points are put in an order that depends on their values only: flip or turn the image, and the start
+moves with it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch.nn.functional import adaptive_avg_pool2d
+
+from .clustering import Array, FloatArray, IntArray, kmeans, nearest, normalised_cut
+from .merging import SEPARATION, merge_alike
+from .regions import relabel
+
+#: Pixels handled at once where a table of distances is made.
+CHUNK = 2**20
+#: Clusters with less than this share of the image, as transitions at boundaries make them, are no regions.
+MIN_SHARE = 0.02
+
+
+def region_means(descriptors: Array, labels: IntArray, regions: int | None = None) -> FloatArray:
+    """Return the mean descriptor a_i of each region (Alg. 2, step 5) as (K, D); NaN for a region without pixels.
+
+    Negative labels count nowhere. K is the highest label plus one, unless given.
+    """
+    inside = labels >= 0
+    numbers = labels[inside]
+    count = int(numbers.max(initial=-1)) + 1 if regions is None else regions
+    area = np.bincount(numbers, minlength=count)
+    sums = np.stack([np.bincount(numbers, channel[inside], minlength=count) for channel in descriptors], axis=1)
+    means: FloatArray = np.divide(sums, area[:, None], out=np.full_like(sums, np.nan), where=area[:, None] > 0)
+    return means
+
+
+def assign(descriptors: Array, means: Array) -> IntArray:
+    """Give every pixel to the region with the nearest mean, the first of several; a mean of NaN gets none."""
+    shape = descriptors.shape[1:]
+    points = descriptors.reshape(len(descriptors), -1)
+    labels = np.empty(points.shape[1], dtype=np.int64)
+    present = np.flatnonzero(np.isfinite(means).all(axis=1))
+    centres = means[present].astype(points.dtype)
+    for start in range(0, len(labels), CHUNK):
+        part = slice(start, start + CHUNK)
+        labels[part] = present[nearest(points[:, part].T, centres)[0]]
+    return labels.reshape(shape)
+
+
+def within_energy(descriptors: Array, labels: IntArray) -> float:
+    """Return Σ_i Σ_{x ∈ R_i} ‖F(x) − a_i‖²: the data term of `eq:mulregions` for given descriptors."""
+    means = region_means(descriptors, labels)
+    inside = labels >= 0
+    area = np.bincount(labels[inside], minlength=len(means))[:, None]
+    # Σ‖F‖² − Σ_i |R_i| ‖a_i‖², in double precision, so that no table of every pixel's mean is needed.
+    squares = sum(float(values @ values) for values in (channel[inside].astype(np.float64) for channel in descriptors))
+    return max(0.0, squares - float(np.sum(area * np.square(means), where=area > 0)))
+
+
+def kmeans_start(
+    descriptors: Array, regions: int, rng: np.random.Generator, n_init: int = 8, grid: int = 64
+) -> IntArray:
+    """Cluster the descriptors into regions by k-means (the paper's start for several regions).
+
+    Parameters
+    ----------
+    descriptors : ndarray, (D, H, W)
+    regions : int
+        At most as many come out; fewer where the descriptors have fewer distinct values.
+    rng : numpy.random.Generator
+    n_init : int
+        Seedings tried; the least sum of squares wins.
+    grid : int
+        Block means a side that are clustered, at most.
+    """
+    points = _block_means(descriptors, regions, grid)
+    clusters = kmeans(points, regions, rng, n_init)
+    return _spread(descriptors, points, clusters)
+
+
+def ncut_start(
+    descriptors: Array, regions: int, rng: np.random.Generator, n_init: int = 8, grid: int = 32, sigma2: float = 0.1
+) -> IntArray:
+    """Cluster the descriptors into regions by a normalised cut.
+
+    Parameters
+    ----------
+    descriptors, regions, rng, n_init
+        As for `kmeans_start`.
+    grid : int
+        Block means a side, at most. The cost grows with its sixth power; 32 take 0.15 s.
+    sigma2 : float
+        As for `normalised_cut`. The default is for descriptors of unit norm.
+    """
+    points = _block_means(descriptors, regions, grid)
+    return _spread(descriptors, points, normalised_cut(points, regions, rng, n_init, sigma2))
+
+
+def scribble_start(descriptors: Array, scribbles: IntArray) -> IntArray:
+    """Give each pixel to the region whose marked pixels' mean is nearest; marked pixels (>= 0) keep their region."""
+    alike = assign(descriptors, region_means(descriptors, scribbles))
+    return np.where(scribbles >= 0, scribbles, alike)
+
+
+def auto_start(descriptors: Array, kmax: int, rng: np.random.Generator, threshold: float = SEPARATION) -> IntArray:
+    """Return starting regions 0..K−1 with K chosen: `kmax` clusters of the descriptors, those alike merged."""
+    labels = kmeans_start(descriptors, kmax, rng)
+    labels = merge_alike(descriptors, _give_away_small(descriptors, labels), threshold)
+    return relabel(labels)[0]
+
+
+def choose_count(descriptors: Array, kmax: int, rng: np.random.Generator, threshold: float = SEPARATION) -> int:
+    """Return how many regions the descriptors tell apart, 1 to `kmax`; 1 where all descriptors are the same."""
+    return int(auto_start(descriptors, kmax, rng, threshold).max()) + 1
+
+
+def _give_away_small(descriptors: Array, labels: IntArray) -> IntArray:
+    """Give the pixels of small clusters to the nearest of the others."""
+    area = np.bincount(labels.ravel())
+    means = region_means(descriptors, labels)
+    means[area < min(MIN_SHARE * labels.size, area.max())] = np.nan
+    small = np.isnan(means[:, 0])[labels]
+    labels = labels.copy()
+    labels[small] = assign(descriptors[:, small][:, None], means)[0]
+    return labels
+
+
+def _block_means(descriptors: Array, regions: int, grid: int) -> FloatArray:
+    """Check the arguments of a start and return at most grid² block means as (P, D), ordered by their values."""
+    if descriptors.ndim != 3 or descriptors.size == 0:
+        raise ValueError(f"descriptors must be (D, H, W) with at least one pixel, got shape {descriptors.shape}")
+    if not np.isfinite(descriptors).all():
+        raise ValueError("descriptors must be finite, got NaN or infinite values")
+    if regions < 1:
+        raise ValueError(f"regions must be at least 1, got {regions}")
+    height, width = descriptors.shape[1:]
+    size = min(height, grid), min(width, grid)
+    # Adaptive pooling lays its blocks symmetrically in the image, also where they do not fit evenly.
+    means = adaptive_avg_pool2d(torch.from_numpy(np.ascontiguousarray(descriptors)), size)
+    points: FloatArray = means.flatten(1).double().numpy().T
+    # One number a point, summed channel by channel: a matrix product may round by place.
+    weights = np.random.default_rng(0).standard_normal((points.shape[1],))
+    key = np.zeros(len(points))
+    for weight, channel in zip(weights, points.T, strict=True):
+        key += weight * channel
+    return np.ascontiguousarray(points[np.argsort(key, kind="stable")])
+
+
+def _spread(descriptors: Array, points: FloatArray, clusters: IntArray) -> IntArray:
+    """Give every pixel to the nearest mean of the clustered points."""
+    return assign(descriptors, region_means(points.T[:, None], clusters[None]))

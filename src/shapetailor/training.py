@@ -1,0 +1,293 @@
+"""Training, top to bottom: read the data, take the steps, keep the network that validates best (Alg. 1).
+
+>>> from shapetailor.training import recipe, train
+>>> train("my-textures", "model.safetensors", recipe("texture", steps=400))  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import asdict, dataclass, replace
+from math import cos, pi
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from .augment import Batches
+from .checkpoint import load_model, model_path, save_model
+from .corpus import Corpus, folder_name, read_corpus
+from .datasets.mosaics import Textures as Samples
+from .loss import assignment_loss, region_loss, scatter_loss
+from .monitor import Monitor, draw_curves
+from .network import STDNN, STDNNConfig
+from .processes import Processes, joined
+from .resume import State, load_state, probe, require_same_run, save_state, state_path
+from .validation import clustered_covering
+
+WARM_UP = 20  # steps
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """All that a training depends on besides its data; kept in the model's file.
+
+    Attributes
+    ----------
+    network : STDNNConfig
+    separation : bool
+        Train by whitened scatter and assignment; else by the paper's `eq:loss`.
+    size : int
+        Images are resized to this many pixels a side.
+    steps, batch : int
+        Optimiser steps, and images in each.
+    learning_rate, weight_decay : float
+        Of AdamW; the rate rises for some steps and falls along a cosine to zero.
+    mosaics, perturb : bool
+        See `augment.Batches`.
+    validation_share : float
+        Of the images, held out to choose the best step.
+    validate_every : int
+        Steps between two validations, each of which also saves the state to resume from.
+    seed : int
+    """
+
+    network: STDNNConfig
+    separation: bool = True
+    size: int = 256
+    steps: int = 600
+    batch: int = 16
+    learning_rate: float = 3e-3
+    weight_decay: float = 0.01
+    mosaics: bool = True
+    perturb: bool = True
+    validation_share: float = 0.15
+    validate_every: int = 30
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("size", "steps", "batch", "validate_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.seed < 0:
+            raise ValueError(f"seed must not be negative, got {self.seed}")
+        if not 0 < self.validation_share < 1:
+            raise ValueError(f"validation_share must be between 0 and 1, got {self.validation_share}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as JSON's types."""
+        return {**asdict(self), "network": self.network.to_dict()}
+
+
+#: The named recipes. "paper" follows the paper: its network and loss, true regions, 32×32 pixels.
+RECIPES = {
+    "texture": TrainConfig(
+        STDNNConfig(
+            features="rich",
+            premix=32,
+            scales=(0.4, 1.5, 5.0, 15.0),
+            widths=(100, 64, 24),
+            alpha=(0.3, 1.2, 4.0),
+            head="unit",
+            stride=4,
+            resolution=256,
+        )
+    ),
+    "paper": TrainConfig(STDNNConfig(), separation=False, size=32, mosaics=False, perturb=False),
+}
+
+
+def recipe(name: str = "texture", **changes: Any) -> TrainConfig:
+    """Return a named recipe, some of its settings changed."""
+    if name not in RECIPES:
+        raise ValueError(f"recipe must be one of {', '.join(RECIPES)}, got {name!r}")
+    return replace(RECIPES[name], **changes)
+
+
+def train(
+    data: str | os.PathLike[str] | Samples,
+    out: str | os.PathLike[str],
+    config: TrainConfig | None = None,
+    *,
+    ignore: int | None = None,
+    resume: bool = False,
+    device: str | None = None,
+    progress: bool = True,
+) -> STDNN:
+    """Train a network on a folder of images and masks, and write it to a file.
+
+    Beside ``NAME.safetensors`` it writes ``NAME.log.jsonl``, at the end ``NAME.curves.png``, and until then
+    ``NAME.resume.safetensors``, from which a stopped run goes on. Under `torchrun` the processes share each batch.
+
+    Parameters
+    ----------
+    data : path or dataset
+        A folder with `images/` and `masks/`, or any sized collection of `Sample`.
+    out : path
+        The model's file, ``NAME.safetensors``.
+    config : TrainConfig, optional
+        By default ``recipe("texture")``.
+    ignore : int, optional
+        The masks' value for pixels in no region.
+    resume : bool
+        Go on with the run that was stopped, if there is one. On one machine the weights are, bit for bit, those of
+        a run that was never stopped.
+    device : str, optional
+        "cpu", "cuda" or another of torch's; by default a GPU if there is one.
+    progress : bool
+        Show a progress bar on stderr.
+
+    Returns
+    -------
+    STDNN
+        The network that validated best, in evaluation mode.
+
+    Raises
+    ------
+    ValueError
+        Before the first step, naming everything that is wrong with the data.
+    OSError
+        Before the first step, where the folder of `out` is full or cannot be written to.
+    """
+    config = config or recipe()
+    out = model_path(out)
+    with joined(device or ("cuda" if torch.cuda.is_available() else "cpu")) as processes:
+        if config.batch < processes.count:
+            raise ValueError(f"batch must be at least the {processes.count} processes, got {config.batch}")
+        corpus = read_corpus(data, config.size, ignore, config.network.stride)
+        config = replace(config, network=replace(config.network, image_channels=corpus.images.shape[1]))
+        run = {"training": config.to_dict(), "data": {"name": folder_name(data), "fingerprint": corpus.fingerprint()}}
+        if resume and out.exists() and not state_path(out).exists():
+            net, metadata = load_model(out)
+            require_same_run(out, {key: metadata.get(key) for key in run}, run)
+            return net  # it had finished
+        return _run(corpus, out, config, run, resume, processes, progress and processes.rank == 0)
+
+
+def _run(
+    corpus: Corpus,
+    out: Path,
+    config: TrainConfig,
+    run: dict[str, Any],
+    resume: bool,
+    processes: Processes,
+    progress: bool,
+) -> STDNN:
+    first = processes.rank == 0  # the process that writes
+    training, validation = (part.to(processes.device) for part in corpus.split(config.validation_share, config.seed))
+    net = initial_network(config, training)
+    optimizer = torch.optim.AdamW(net.parameters(), config.learning_rate, weight_decay=config.weight_decay)
+    if first:
+        probe(out, net)
+    state = _starting_state(out, net, optimizer, run, resume)
+    processes.wait()  # no state is written before all have read the last one
+    batches = Batches(training, config.seed, config.mosaics, config.perturb)
+    with Monitor(out.with_suffix(".log.jsonl"), state.records, config.steps, first, progress) as monitor:
+        losses: list[Tensor] = []
+        for step in range(state.step, config.steps):
+            losses.append(take_step(net, optimizer, batches, step, config, processes))
+            monitor.advance(step + 1)
+            if (step + 1) % config.validate_every == 0 or step + 1 == config.steps:
+                validation_loss, covering = validate(net, validation, config, processes)
+                state.advance(step + 1, covering, net)
+                monitor.add(step + 1, float(torch.stack(losses).mean()), validation_loss, covering)
+                losses.clear()
+                if first:
+                    save_state(state_path(out), state, net, optimizer, run)
+    net.load_state_dict(state.best_weights)
+    if first:
+        measured = {"covering": state.best, "step": state.best_step, "images": list(validation.names)}
+        save_model(out, net, {**run, "validation": measured})
+        note = draw_curves(out.with_suffix(".curves.png"), state.records)
+        if note and progress:
+            print(note, file=sys.stderr)
+        state_path(out).unlink()
+    return net.eval()
+
+
+def _starting_state(out: Path, net: STDNN, optimizer: Optimizer, run: dict[str, Any], resume: bool) -> State:
+    path = state_path(out)
+    if not path.exists():
+        return State()
+    if not resume:
+        raise ValueError(f"{path} is left from a run that was stopped: resume it, or remove the file to begin anew")
+    return load_state(path, net, optimizer, run)
+
+
+def initial_network(config: TrainConfig, training: Corpus) -> STDNN:
+    """Return the network before the first step: seeded weights, and the statistics of the training images."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        net = STDNN(config.network).to(training.images.device)
+    chunks = zip(training.images.split(config.batch), training.truths.split(config.batch), strict=True)
+    net.fit_statistics((net.prepare(images), truths) for images, truths in chunks)
+    return net
+
+
+def take_step(
+    net: STDNN, optimizer: Optimizer, batches: Batches, step: int, config: TrainConfig, processes: Processes
+) -> Tensor:
+    """Take step number `step`, from 0; return the batch's mean loss before it."""
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate(config, step)
+    try:
+        loss = batch_gradients(net, batches, step, config, processes)
+        if not torch.isfinite(loss):
+            raise ValueError(f"the loss is {float(loss)}")
+    except ValueError as error:  # the solver refuses data that is not finite
+        raise ValueError(f"step {step + 1} failed, a lower learning_rate may help: {error}") from error
+    optimizer.step()
+    return loss
+
+
+def learning_rate(config: TrainConfig, step: int) -> float:
+    """Return the rate of a step: up in a line, then down along half a cosine."""
+    warm_up = min(WARM_UP, config.steps // 10)
+    rise = min(1.0, (step + 1) / (warm_up + 1))
+    return config.learning_rate * rise * (1 + cos(pi * step / config.steps)) / 2
+
+
+def batch_gradients(net: STDNN, batches: Batches, step: int, config: TrainConfig, processes: Processes) -> Tensor:
+    """Give the parameters the gradient of the whole batch's mean loss; return that loss, detached."""
+    share = processes.share(config.batch)
+    net.zero_grad()
+    images, truths, regions = batches(step, share)
+    weighted = mean_loss(net(net.prepare(images), regions), truths, config) * (len(share) / config.batch)
+    weighted.backward()
+    processes.sum_gradients(net.parameters())
+    return processes.sum(weighted.detach())
+
+
+def mean_loss(descriptors: Tensor, truths: Tensor, config: TrainConfig) -> Tensor:
+    """Return the images' mean loss, of one pixel in each of the blocks that the network works on."""
+    stride = config.network.stride
+    grid = slice(stride // 2, None, stride)
+    descriptors, truths = descriptors[..., grid, grid], truths[..., grid, grid]
+    if not config.separation:
+        return region_loss(descriptors, truths)
+    return scatter_loss(descriptors, truths) + assignment_loss(descriptors, truths)
+
+
+@torch.no_grad()
+def validate(net: STDNN, validation: Corpus, config: TrainConfig, processes: Processes) -> tuple[float, float]:
+    """Return mean loss and mean covering of the held-out images.
+
+    Covering is of clustered descriptors that know no region (`clustered_covering`): it is what the segmentation of a
+    new image starts from. The loss is of the same descriptors, or of those in the true regions where the network is
+    trained in these only.
+    """
+    share = list(processes.share(len(validation.names)))
+    sums = torch.zeros(2, dtype=torch.float64, device=processes.device)
+    for first in range(0, len(share), config.batch):
+        chosen = share[first : first + config.batch]
+        images, truths = net.prepare(validation.images[chosen]), validation.truths[chosen]
+        descriptors = net(images, torch.zeros_like(truths))
+        sums[1] += sum(clustered_covering(*each) for each in zip(descriptors, truths, strict=True))
+        if not config.perturb:
+            descriptors = net(images, truths)
+        sums[0] += len(chosen) * mean_loss(descriptors, truths, config)
+    loss, covering = (processes.sum(sums) / len(validation.names)).tolist()
+    return loss, covering

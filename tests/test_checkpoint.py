@@ -1,0 +1,147 @@
+"""Model files: what goes in comes out, and what is no model is refused with a reason."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import pytest
+import safetensors.torch
+import torch
+
+from shapetailor import checkpoint
+from shapetailor.checkpoint import load_model, save_model, shipped_models
+from shapetailor.network import STDNN, STDNNConfig
+
+
+@pytest.fixture
+def net():
+    torch.manual_seed(0)
+    net = STDNN(STDNNConfig(widths=(4, 3), scales=(1.0, 2.0)))
+    net.set_statistics(torch.rand(net.config.channels), torch.rand(net.config.channels) + 0.5)
+    return net
+
+
+@pytest.fixture
+def path(tmp_path, net):
+    path = tmp_path / "model.safetensors"
+    save_model(path, net, {"seed": 3, "data": {"fingerprint": "abc"}})
+    return path
+
+
+def with_header(path, **changes):
+    """Rewrite a model file with other entries in its header."""
+    with safetensors.safe_open(path, framework="pt") as file:
+        header, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    content = {**json.loads(header["shapetailor"]), **changes}
+    safetensors.torch.save_file(tensors, path, {"shapetailor": json.dumps(content)})
+
+
+def test_weights_statistics_config_and_metadata_come_back(path, net):
+    loaded, metadata = load_model(path)
+    assert loaded.config == net.config
+    assert metadata == {"seed": 3, "data": {"fingerprint": "abc"}}
+    assert not loaded.training
+    for (name, expected), (_, found) in zip(net.state_dict().items(), loaded.state_dict().items(), strict=True):
+        assert torch.equal(found, expected), name
+
+
+def test_descriptors_are_bit_identical_after_a_round_trip(path, net):
+    image, labels = net.prepare(torch.rand(1, 3, 8, 8)), torch.zeros(1, 8, 8, dtype=torch.long)
+    assert torch.equal(load_model(path)[0](image, labels), net(image, labels))
+
+
+def test_the_same_model_gives_the_same_bytes(tmp_path, path, net):
+    save_model(tmp_path / "again.safetensors", net, {"data": {"fingerprint": "abc"}, "seed": 3})
+    assert (tmp_path / "again.safetensors").read_bytes() == path.read_bytes()
+
+
+def test_a_failed_save_leaves_the_old_file_and_nothing_else(path, net, monkeypatch):
+    before = path.read_bytes()
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint.os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        save_model(path, net, {"seed": 4})
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("kept", [0, 4, 100, -1])
+def test_a_truncated_file_is_refused(path, kept):
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(ValueError, match=r"model\.safetensors: truncated, or no safetensors file"):
+        load_model(path)
+
+
+def test_a_foreign_safetensors_file_is_refused(path):
+    safetensors.torch.save_file({"weight": torch.zeros(3)}, path)
+    with pytest.raises(ValueError, match="not a model written by shapetailor"):
+        load_model(path)
+
+
+def test_a_newer_file_is_refused_with_advice(path):
+    with_header(path, format_version=99)
+    with pytest.raises(ValueError, match=r"newer shapetailor .*99.* update"):
+        load_model(path)
+
+
+def test_a_config_that_does_not_fit_the_weights_is_refused(path, net):
+    with_header(path, config={**net.config.to_dict(), "widths": [5, 3]})
+    with pytest.raises(ValueError, match="do not fit"):
+        load_model(path)
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_pickles_are_refused_whatever_their_name(path, protocol):
+    path.write_bytes(pickle.dumps({"weight": [1.0]}, protocol))
+    with pytest.raises(ValueError, match="refused"):
+        load_model(path)
+
+
+@pytest.mark.parametrize("name", ["model.pt", "model.safetensors"])
+def test_torch_archives_are_refused_whatever_their_name(tmp_path, name):
+    torch.save({"weight": torch.zeros(2)}, tmp_path / name)
+    with pytest.raises(ValueError, match="refused"):
+        load_model(tmp_path / name)
+
+
+def test_a_header_whose_length_looks_like_a_pickle_is_read(tmp_path, net):
+    # 0x0480 = 1152 bytes of header are the bytes 80 04, with which a pickle begins.
+    path = tmp_path / "model.safetensors"
+    for padding in range(1152):
+        save_model(path, net, {"note": "x" * padding})
+        if path.read_bytes()[:2] in checkpoint._PICKLE_MAGIC:
+            assert load_model(path)[1] == {"note": "x" * padding}
+            return
+    pytest.fail("no header of this length came about")
+
+
+def test_an_unknown_name_lists_the_shipped_models():
+    with pytest.raises(FileNotFoundError, match="no model is named 'nonesuch'; shipped models") as error:
+        load_model("nonesuch")
+    assert all(name in str(error.value) for name in shipped_models())
+
+
+def test_a_shipped_name_finds_the_packages_file(tmp_path, net, monkeypatch):
+    (tmp_path / "models").mkdir()
+    save_model(tmp_path / "models" / "small.safetensors", net)
+    monkeypatch.setattr(checkpoint.resources, "files", lambda _: tmp_path)
+    assert shipped_models() == ["small"]
+    assert load_model("small")[0].config == net.config
+
+
+def test_a_missing_file_and_a_wrong_suffix_are_named(tmp_path, net):
+    with pytest.raises(FileNotFoundError, match=r"absent\.safetensors"):
+        load_model(tmp_path / "absent.safetensors")
+    with pytest.raises(ValueError, match=r"ends with \.safetensors"):
+        save_model(tmp_path / "model.bin", net)
+
+
+@pytest.mark.parametrize("name", shipped_models())
+def test_every_shipped_model_loads(name):
+    net, metadata = load_model(name)
+    assert metadata["data"]["fingerprint"]
+    assert net.config.dimension > 1

@@ -1,0 +1,53 @@
+"""The command line itself; each command has tests of its own."""
+
+import subprocess
+import sys
+
+import pytest
+
+import shapetailor
+from shapetailor import cli
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == f"shapetailor {shapetailor.__version__}\n"
+
+
+def test_help_names_every_command(capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["--help"])
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    assert all(name in text for name in cli.COMMANDS)
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_has_help(name, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main([name, "--help"])
+    assert stop.value.code == 0
+    assert "usage: shapetailor " + name in capsys.readouterr().out
+
+
+def test_no_command_is_an_error_that_says_what_there_is(capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main([])
+    assert stop.value.code == 2
+    assert "COMMAND" in capsys.readouterr().err
+
+
+def test_bad_input_is_one_line_and_exit_status_2(tmp_path, capsys):
+    assert cli.main(["evaluate", "--pred", str(tmp_path / "nowhere"), "--truth", str(tmp_path)]) == 2
+    message = capsys.readouterr().err
+    assert message.startswith("shapetailor evaluate: ")
+    assert "Traceback" not in message
+
+
+def test_the_module_runs_as_a_program():
+    done = subprocess.run(
+        [sys.executable, "-m", "shapetailor.cli", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == f"shapetailor {shapetailor.__version__}"

@@ -1,0 +1,213 @@
+"""`shapetailor segment`: what is written, what is skipped, what is said about bad files; with a stand-in segmenter."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from shapetailor.commands import segment as command
+from shapetailor.evolution import EvolutionConfig
+from shapetailor.images import read_image, read_labels, write_image, write_labels
+from shapetailor.segmentation import Segmentation
+
+RNG = np.random.default_rng(0)
+PICTURE = RNG.integers(0, 256, (12, 16, 3), dtype=np.uint8)
+HALVES = np.repeat([[0] * 8 + [1] * 8], 12, axis=0)
+
+
+class StandIn:
+    """Answers with two halves, and remembers what it was asked."""
+
+    def __init__(self):
+        self.calls = []
+
+    def segment(self, image, callback=None, **options):
+        self.calls.append(options)
+        if image.max() == 0:
+            raise ValueError("image is black")
+        labels = np.repeat([[0] * (image.shape[1] // 2) + [1] * (-(-image.shape[1] // 2))], image.shape[0], axis=0)
+        for iteration in range(3):
+            if callback is not None:
+                callback(iteration, labels, 3.0 - iteration)
+        vanished = (2,) if options.get("regions") == 3 else ()
+        return Segmentation(
+            labels=labels, image=image, energy=[3.0, 2.0], iterations=1, converged=True, vanished=vanished
+        )
+
+
+@pytest.fixture
+def segmenter(monkeypatch):
+    stand_in = StandIn()
+    monkeypatch.setattr(command, "load_segmenter", lambda name, device: stand_in)
+    return stand_in
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for name in ("a", "b"):
+        write_image(folder / f"{name}.png", PICTURE)
+    return folder
+
+
+def run(*words):
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    return command.run(parser.parse_args([str(word) for word in words]))
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_folder_gives_label_maps_and_overlays(segmenter, pictures, tmp_path, capsys):
+    assert run(pictures, "--regions", 2, "--out", tmp_path / "new" / "out") == 0
+    assert names(tmp_path / "new" / "out") == ["a.overlay.png", "a.png", "b.overlay.png", "b.png"]
+    np.testing.assert_array_equal(read_labels(tmp_path / "new" / "out" / "a.png"), HALVES)
+    assert read_image(tmp_path / "new" / "out" / "a.overlay.png").shape == (12, 16, 3)
+    assert segmenter.calls == [{"seed": 0, "regions": 2}] * 2
+    assert capsys.readouterr().out == "2 segmented\n"
+
+
+def test_all_outputs_on_request(segmenter, pictures, tmp_path):
+    out = tmp_path / "out"
+    options = ["--animate", "--statistics", "--polygons", "--format", "tiff"]
+    assert run(pictures / "a.png", "--out", out, *options) == 0
+    assert names(out) == ["a.csv", "a.geojson", "a.gif", "a.overlay.png", "a.tif"]
+    np.testing.assert_array_equal(read_labels(out / "a.tif"), HALVES)
+    with Image.open(out / "a.gif") as file:
+        assert file.n_frames >= 1
+    assert len(json.loads((out / "a.geojson").read_text())["features"]) == 2
+    assert (out / "a.csv").read_text().count("\n") == 3
+
+
+def test_options_reach_the_segmenter(segmenter, pictures, tmp_path):
+    run(pictures / "a.png", "--out", tmp_path / "out", "--regions", "auto", "--seed", 4, "--iterations", 7)
+    assert segmenter.calls == [{"seed": 4, "regions": "auto", "evolution": EvolutionConfig(iterations=7)}]
+
+
+def test_init_and_scribbles_are_read_and_255_is_unmarked(segmenter, pictures, tmp_path):
+    marks = np.full((12, 16), 255)
+    marks[0, :3] = 0
+    marks[5, 9:] = 1
+    folder = tmp_path / "inits"
+    folder.mkdir()
+    for name in ("a", "b"):
+        write_labels(folder / f"{name}.png", HALVES)
+    write_labels(tmp_path / "marks.png", marks)
+    assert run(pictures, "--out", tmp_path / "out", "--init", folder, "--scribbles", tmp_path / "marks.png") == 0
+    for call in segmenter.calls:
+        assert call["regions"] is None
+        np.testing.assert_array_equal(call["init"], HALVES)
+        np.testing.assert_array_equal(call["scribbles"], np.where(marks == 255, -1, marks))
+
+
+def test_a_missing_partner_fails_only_its_image(segmenter, pictures, tmp_path, capsys):
+    folder = tmp_path / "inits"
+    folder.mkdir()
+    write_labels(folder / "b.png", HALVES)
+    assert run(pictures, "--out", tmp_path / "out", "--init", folder) == 1
+    assert "a.png: expected one label map a.png or .tif" in capsys.readouterr().err
+    assert (tmp_path / "out" / "b.png").exists()
+
+
+def test_what_is_done_is_skipped_unless_forced(segmenter, pictures, tmp_path, capsys):
+    out = tmp_path / "out"
+    run(pictures / "a.png", "--out", out)
+    capsys.readouterr()
+    run(pictures, "--out", out)
+    assert len(segmenter.calls) == 2
+    assert capsys.readouterr().out == "1 segmented, 1 done before (--force does them again)\n"
+    run(pictures, "--out", out, "--force")
+    assert len(segmenter.calls) == 4
+
+
+def test_what_lacks_an_output_is_done_again(segmenter, pictures, tmp_path):
+    out = tmp_path / "out"
+    run(pictures, "--out", out)
+    (out / "a.overlay.png").unlink()
+    run(pictures, "--out", out)
+    assert len(segmenter.calls) == 3
+    run(pictures, "--out", out, "--statistics")
+    assert len(segmenter.calls) == 5
+
+
+def test_nothing_to_do_loads_no_model(segmenter, pictures, tmp_path, monkeypatch):
+    run(pictures, "--out", tmp_path / "out")
+    monkeypatch.setattr(command, "load_segmenter", None)
+    assert run(pictures, "--out", tmp_path / "out") == 0
+
+
+def test_bad_files_are_named_at_the_end_and_the_rest_is_done(segmenter, pictures, tmp_path, capsys):
+    (pictures / "broken.jpg").write_bytes(b"\xff\xd8\xff nonsense")
+    write_image(pictures / "black.png", np.zeros((4, 4), np.uint8))
+    assert run(pictures, "--out", tmp_path / "out") == 1
+    printed = capsys.readouterr()
+    assert printed.out == "2 segmented, 2 failed\n"
+    assert f"failed: {pictures / 'black.png'}: image is black" in printed.err
+    assert f"failed: {pictures / 'broken.jpg'}: " in printed.err
+    assert names(tmp_path / "out") == ["a.overlay.png", "a.png", "b.overlay.png", "b.png"]
+
+
+def test_vanished_regions_are_said(segmenter, pictures, tmp_path, capsys):
+    run(pictures / "a.png", "--out", tmp_path / "out", "--regions", 3)
+    assert "a.png: no pixel in region 2" in capsys.readouterr().err
+
+
+def test_an_interrupted_run_leaves_whole_files_and_is_continued(segmenter, pictures, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+
+    def interrupted(self, path):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Segmentation, "save", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(pictures, "--out", out)
+    assert names(out) == ["a.overlay.png"]
+    assert run(pictures, "--out", out) == 0
+    assert names(out) == ["a.overlay.png", "a.png", "b.overlay.png", "b.png"]
+
+
+def test_same_stems_are_refused_before_anything_is_done(segmenter, pictures, tmp_path):
+    write_image(pictures / "a.bmp", PICTURE)
+    with pytest.raises(ValueError, match=r"a\.bmp and .*a\.png would both be written to .*a\.overlay\.png"):
+        run(pictures, "--out", tmp_path / "out")
+    assert not segmenter.calls
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_input_is_never_overwritten(segmenter, pictures):
+    with pytest.raises(ValueError, match="would overwrite a picture"):
+        run(pictures / "a.png", "--out", pictures)
+    with pytest.raises(ValueError, match="--out must be another folder"):
+        run(pictures, "--out", pictures)
+    np.testing.assert_array_equal(read_image(pictures / "a.png"), PICTURE)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["missing.png"], "missing.png: no such file or folder"),
+        (["EMPTY"], "holds no pictures"),
+        (["PICTURES", "--seed", "-1"], "--seed must not be negative"),
+        (["PICTURES", "--iterations", "-1"], "--iterations must not be negative"),
+    ],
+)
+def test_unusable_arguments_are_named(segmenter, pictures, tmp_path, words, message):
+    (tmp_path / "empty").mkdir()
+    places = {"EMPTY": tmp_path / "empty", "PICTURES": pictures}
+    with pytest.raises((ValueError, OSError), match=message):
+        run(*(places.get(word, word) for word in words), "--out", tmp_path / "out")
+
+
+@pytest.mark.parametrize("text", ["0", "-2", "many", "2.5"])
+def test_regions_are_a_number_or_auto(segmenter, pictures, tmp_path, capsys, text):
+    with pytest.raises(SystemExit):
+        run(pictures, "--out", tmp_path / "out", f"--regions={text}")
+    assert 'at least 1, or "auto"' in capsys.readouterr().err
