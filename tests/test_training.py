@@ -31,7 +31,8 @@ def samples(count=6, seed=0):
 
 
 def tiny(**changes):
-    settings = {"network": NETWORK, "size": SIZE, "steps": 6, "batch": 4, "validate_every": 2, "validation_share": 0.3}
+    settings = {"network": NETWORK, "size": SIZE, "steps": 6, "batch": 4, "samples": 12, "validate_every": 2}
+    settings |= {"validation_share": 0.3}
     return TrainConfig(**{**settings, **changes})
 
 

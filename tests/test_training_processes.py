@@ -31,7 +31,8 @@ from shapetailor.training import TrainConfig, train
 torch.set_num_threads(1)
 augment.MASKS = 4
 network = STDNNConfig(widths=(6, 3), scales=(1.0,), alpha=1.0, resolution=16)
-config = TrainConfig(network, size=16, steps=int(sys.argv[3]), batch=4, validate_every=2, validation_share=0.3)
+sizes = {"size": 16, "steps": int(sys.argv[3]), "batch": 4, "samples": 12}
+config = TrainConfig(network, **sizes, validate_every=2, validation_share=0.3)
 train(sys.argv[1], sys.argv[2], config, resume=True, device="cpu", progress=False)
 """
 
@@ -97,16 +98,19 @@ GRADIENTS = SCRIPT.replace(
     """
 from safetensors.torch import save_file
 from shapetailor.augment import Batches
+from shapetailor.bank import fill_bank
 from shapetailor.corpus import read_corpus
 from shapetailor.processes import joined
-from shapetailor.training import batch_gradients, initial_network, validate
+from shapetailor.training import batch_gradients, initial_network, validate, validation_blocks
 
 with joined("cpu") as processes:
     corpus = read_corpus(sys.argv[1], 16)
     net = initial_network(config, corpus)
-    loss = batch_gradients(net, Batches(corpus, seed=0), 3, config, processes)
+    bank = fill_bank(net, Batches(corpus, seed=0), 12, 4)
+    loss = batch_gradients(net, bank, 3, config, processes)
     gradients = {name: each.grad for name, each in net.named_parameters()}
-    validation = torch.tensor(validate(net, corpus, config, processes))
+    held_out = validation_blocks(net, corpus, config, processes)
+    validation = torch.tensor(validate(net, held_out, config, processes))
     save_file({**gradients, "loss": loss, "validation": validation}, f"{sys.argv[2]}.{processes.rank}")
 """,
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +14,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .datasets import FolderDataset, Sample
+from .datasets import FolderDataset, Sample, SyntheticMultiRegion
 from .datasets.mosaics import Textures as Samples
 from .images import Array
 
 #: Texture rectangles are looked for on a grid of this many cells a side, and are at least this many cells wide.
 CELLS = 32
 MIN_CELLS = 5
+
+
+#: A folder, several, or any sized collection of samples.
+Data = str | os.PathLike[str] | Samples | list[str | os.PathLike[str]]
 
 
 @dataclass(frozen=True)
@@ -86,12 +90,13 @@ class Corpus:
 
 
 def read_corpus(
-    data: str | os.PathLike[str] | Samples, size: int, ignore: int | None = None, stride: int = 1
+    data: Data, size: int, ignore: int | None = None, stride: int = 1, most: int | None = None, seed: int = 0
 ) -> Corpus:
-    """Read a folder with `images/` and `masks/`, or any dataset, and resize everything to `size` × `size`.
+    """Read folders with `images/` and `masks/`, or any dataset, and resize everything to `size` × `size`.
 
     Gray images among coloured ones get three equal channels. Of several annotators the first is taken. Two regions
-    must be left of each image on the grid of every `stride`-th pixel, where the loss looks at it.
+    must be left of each image on the grid of every `stride`-th pixel, where the loss looks at it. Of each folder at
+    most `most` images are taken, drawn by `seed`.
 
     Raises
     ------
@@ -99,11 +104,11 @@ def read_corpus(
         Naming everything that cannot be trained on: files that cannot be read or have no partner, masks of another
         size than their image, images with fewer than two regions or an unlike number of channels.
     """
-    dataset: Samples = FolderDataset(data, ignore) if isinstance(data, str | os.PathLike) else data
-    problems = dataset.problems(min_regions=2) if isinstance(dataset, FolderDataset) else []
+    datasets = [_opened(each, ignore) for each in _parts(data)]
+    problems = [each for part in datasets if isinstance(part, FolderDataset) for each in part.problems(min_regions=2)]
     pictures, truths, names = [], [], []
     if not problems:
-        for sample in _samples(dataset):
+        for sample in (part[index] for part in datasets for index in _chosen(len(part), most, seed)):
             pictures.append(_resized(sample.image, size))
             truths.append(_first_truth(sample, size))
             names.append(sample.name)
@@ -118,6 +123,28 @@ def read_corpus(
     channels = max(len(each) for each in pictures)
     images = torch.stack([each.expand(channels, size, size) for each in pictures])
     return Corpus(images, torch.stack(truths), tuple(names))
+
+
+def _parts(data: Data) -> list[Any]:
+    """Several folders as they are; a folder or a collection of samples as one part."""
+    if isinstance(data, list) and data and all(isinstance(each, str | os.PathLike) for each in data):
+        return data
+    return [data]
+
+
+def _opened(data: str | os.PathLike[str] | Samples, ignore: int | None) -> Samples:
+    if not isinstance(data, str | os.PathLike):
+        return data
+    if (Path(data) / "groundtruth").is_dir() and not (Path(data) / "masks").is_dir():
+        return SyntheticMultiRegion(data, "train")
+    return FolderDataset(data, ignore)
+
+
+def _chosen(count: int, most: int | None, seed: int) -> list[int]:
+    if most is None or count <= most:
+        return list(range(count))
+    chosen: list[int] = np.random.default_rng([6, seed]).choice(count, most, replace=False).tolist()
+    return sorted(chosen)
 
 
 def greatest_rectangle(inside: npt.NDArray[np.bool_]) -> tuple[int, int, int, int]:
@@ -137,10 +164,6 @@ def greatest_rectangle(inside: npt.NDArray[np.bool_]) -> tuple[int, int, int, in
                 break
             best = (int(full[0, 0]), int(full[0, 1]), height, width)
     return best
-
-
-def _samples(dataset: Samples) -> Iterable[Sample]:
-    return (dataset[index] for index in range(len(dataset)))
 
 
 def _resized(image: Array, size: int) -> Tensor:
@@ -170,6 +193,7 @@ def _unlike_channels(pictures: list[Tensor], names: list[str]) -> list[str]:
     ]
 
 
-def folder_name(data: str | os.PathLike[str] | Samples) -> str:
+def data_name(data: Data) -> str:
     """Say in a model's record where its data came from, without the path that it lay under."""
-    return Path(data).resolve().name if isinstance(data, str | os.PathLike) else type(data).__name__
+    names = (Path(p).resolve().name if isinstance(p, str | os.PathLike) else type(p).__name__ for p in _parts(data))
+    return ", ".join(names)

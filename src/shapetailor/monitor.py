@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
@@ -13,6 +14,17 @@ from typing import Any, Self
 from .images import atomic
 
 Record = dict[str, Any]
+
+
+@contextmanager
+def counter(what: str, total: int, shown: bool) -> Iterator[Callable[[int], None] | None]:
+    """Yield a function that shows how many of `total` are done, on stderr; None where nothing is to be shown."""
+    bar = _bar(0, total, what) if shown else None
+    if bar is None:
+        yield None
+        return
+    with bar:
+        yield lambda done: bar.update(done - bar.n)
 
 
 class Monitor:
@@ -97,7 +109,7 @@ def draw_curves(path: Path, records: list[Record]) -> str | None:
     return None
 
 
-def _bar(step: int, steps: int) -> Any:
+def _bar(step: int, steps: int, what: str = "train") -> Any:
     """Return a tqdm bar; None where tqdm is missing, or stderr is a file that a bar would fill."""
     try:
         from tqdm import tqdm
@@ -105,7 +117,9 @@ def _bar(step: int, steps: int) -> Any:
         return None
     if not sys.stderr.isatty():
         return None
-    return tqdm(initial=step, total=steps, desc="train", unit="step", file=sys.stderr, smoothing=0.05)
+    return tqdm(
+        initial=step, total=steps, desc=what, unit="step" if what == "train" else "", file=sys.stderr, smoothing=0.05
+    )
 
 
 def _lines(records: Iterable[Record]) -> str:

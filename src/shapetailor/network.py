@@ -14,6 +14,7 @@ from . import features
 from .config import STDNNConfig
 from .domain import Domain
 from .layer import Layer
+from .poisson import Edges
 from .poisson.solve import Backend
 from .pooling import Pooling
 
@@ -79,7 +80,7 @@ class STDNN(nn.Module):
         """All learned maps in their order; a ReLU follows each but the last."""
         return [stage for stage in (self.premix, *self.layers) if isinstance(stage, Layer)]
 
-    def forward(self, image: Tensor, labels: Tensor) -> Tensor:
+    def forward(self, image: Tensor, labels: Tensor, edges: Edges | None = None) -> Tensor:
         """Compute descriptors.
 
         Parameters
@@ -88,6 +89,9 @@ class STDNN(nn.Module):
             Prepared pictures, see `prepare`. What lies outside every region is ignored.
         labels : integer Tensor, (B, H, W)
             The regions; a pixel with a negative label is outside every region.
+        edges : Edges, optional
+            Conductances to solve with instead of the labels' own, for the derivative in the regions' shape. Not for
+            networks with a stride, whose layers have other edges than the picture.
 
         Returns
         -------
@@ -95,10 +99,30 @@ class STDNN(nn.Module):
             Zero where labels are negative.
         """
         grid = self.grid(image, labels)
-        x = self.standardise(self.channels(image, grid))
+        if edges is not None:
+            if grid.pooling is not None:
+                raise ValueError(f"edges are for networks of stride 1, this one's is {self.config.stride}")
+            grid.native.edges = edges
+        return self.finish(self._maps(self.channels(image, grid), grid.layers), grid)
+
+    def embed(self, channels: Tensor, labels: Tensor) -> Tensor:
+        """Compute descriptors where the layers work, from what `channels` gives there: (B, D, h, w)."""
+        domain = self._domain(labels, channels.dtype)
+        return torch.where(domain.inside[:, None], self._head(self._maps(channels, domain)), 0)
+
+    def _maps(self, x: Tensor, domain: Domain) -> Tensor:
+        """The learned maps with their solves, between standardisation and head."""
+        x = self.standardise(x)
         for stage in self.stages[:-1]:
-            x = stage(x, grid.layers).relu()
-        return self.finish(self.stages[-1](x, grid.layers), grid)
+            x = stage(x, domain).relu()
+        out: Tensor = self.stages[-1](x, domain)
+        return out
+
+    def _head(self, x: Tensor) -> Tensor:
+        if self.config.head == "softmax":
+            return x.softmax(dim=1)
+        # The small number keeps the derivative finite at 0.
+        return x * (x.square().sum(dim=1, keepdim=True) + 1e-12).rsqrt()
 
     def prepare(self, image: Tensor) -> Tensor:
         """Preprocess whole pictures (B, C, H, W) as this network's features ask for (`features.prepare`)."""
@@ -136,11 +160,7 @@ class STDNN(nn.Module):
         """Bring the last map's output to the picture's resolution, apply the head, clear what is outside."""
         if grid.pooling is not None:
             x = grid.pooling.unpool(x)
-        if self.config.head == "softmax":
-            x = x.softmax(dim=1)
-        else:  # the small number keeps the derivative finite at 0
-            x = x * (x.square().sum(dim=1, keepdim=True) + 1e-12).rsqrt()
-        return torch.where(grid.native.inside[:, None], x, 0)
+        return torch.where(grid.native.inside[:, None], self._head(x), 0)
 
     @torch.no_grad()
     def fit_statistics(self, samples: Iterable[tuple[Tensor, Tensor]]) -> None:

@@ -18,11 +18,11 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from .augment import Batches
+from .bank import Blocks, corpus_blocks, draw, fill_bank
 from .checkpoint import load_model, model_path, save_model
-from .corpus import Corpus, folder_name, read_corpus
-from .datasets.mosaics import Textures as Samples
+from .corpus import Corpus, Data, data_name, read_corpus
 from .loss import assignment_loss, region_loss, scatter_loss
-from .monitor import Monitor, draw_curves
+from .monitor import Monitor, counter, draw_curves
 from .network import STDNN, STDNNConfig
 from .processes import Processes, joined
 from .resume import State, load_state, probe, require_same_run, save_state, state_path
@@ -48,6 +48,10 @@ class TrainConfig:
         Of AdamW; the rate rises for some steps and falls along a cosine to zero.
     mosaics, perturb : bool
         See `augment.Batches`.
+    most : int or None
+        Images taken from each folder, at most.
+    samples : int
+        Augmented samples made at the start, from which every batch is drawn.
     validation_share : float
         Of the images, held out to choose the best step.
     validate_every : int
@@ -64,12 +68,14 @@ class TrainConfig:
     weight_decay: float = 0.01
     mosaics: bool = True
     perturb: bool = True
+    most: int | None = None
+    samples: int = 2000
     validation_share: float = 0.15
-    validate_every: int = 30
+    validate_every: int = 50
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("size", "steps", "batch", "validate_every"):
+        for name in ("size", "steps", "batch", "samples", "validate_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.seed < 0:
@@ -88,12 +94,14 @@ RECIPES = {
         STDNNConfig(
             features="rich",
             premix=32,
-            scales=(0.4, 1.5, 5.0, 15.0),
-            widths=(100, 64, 24),
+            scales=(0.4, 1.5, 5.0, 20.0),
+            widths=(96, 64, 32),
             alpha=(0.3, 1.2, 4.0),
+            derivatives=True,
             head="unit",
             stride=4,
             resolution=256,
+            tol=1e-3,
         )
     ),
     "paper": TrainConfig(STDNNConfig(), separation=False, size=32, mosaics=False, perturb=False),
@@ -108,7 +116,7 @@ def recipe(name: str = "texture", **changes: Any) -> TrainConfig:
 
 
 def train(
-    data: str | os.PathLike[str] | Samples,
+    data: Data,
     out: str | os.PathLike[str],
     config: TrainConfig | None = None,
     *,
@@ -124,8 +132,8 @@ def train(
 
     Parameters
     ----------
-    data : path or dataset
-        A folder with `images/` and `masks/`, or any sized collection of `Sample`.
+    data : path, list of paths, or dataset
+        A folder with `images/` and `masks/`, several of them, or any sized collection of `Sample`.
     out : path
         The model's file, ``NAME.safetensors``.
     config : TrainConfig, optional
@@ -157,9 +165,9 @@ def train(
     with joined(device or ("cuda" if torch.cuda.is_available() else "cpu")) as processes:
         if config.batch < processes.count:
             raise ValueError(f"batch must be at least the {processes.count} processes, got {config.batch}")
-        corpus = read_corpus(data, config.size, ignore, config.network.stride)
+        corpus = read_corpus(data, config.size, ignore, config.network.stride, config.most, config.seed)
         config = replace(config, network=replace(config.network, image_channels=corpus.images.shape[1]))
-        run = {"training": config.to_dict(), "data": {"name": folder_name(data), "fingerprint": corpus.fingerprint()}}
+        run = {"training": config.to_dict(), "data": {"name": data_name(data), "fingerprint": corpus.fingerprint()}}
         if resume and out.exists() and not state_path(out).exists():
             net, metadata = load_model(out)
             require_same_run(out, {key: metadata.get(key) for key in run}, run)
@@ -184,14 +192,15 @@ def _run(
         probe(out, net)
     state = _starting_state(out, net, optimizer, run, resume)
     processes.wait()  # no state is written before all have read the last one
-    batches = Batches(training, config.seed, config.mosaics, config.perturb)
+    held_out = validation_blocks(net, validation, config, processes)
+    bank = _bank(net, training, config, progress)
     with Monitor(out.with_suffix(".log.jsonl"), state.records, config.steps, first, progress) as monitor:
         losses: list[Tensor] = []
         for step in range(state.step, config.steps):
-            losses.append(take_step(net, optimizer, batches, step, config, processes))
+            losses.append(take_step(net, optimizer, bank, step, config, processes))
             monitor.advance(step + 1)
             if (step + 1) % config.validate_every == 0 or step + 1 == config.steps:
-                validation_loss, covering = validate(net, validation, config, processes)
+                validation_loss, covering = validate(net, held_out, config, processes)
                 state.advance(step + 1, covering, net)
                 monitor.add(step + 1, float(torch.stack(losses).mean()), validation_loss, covering)
                 losses.clear()
@@ -227,14 +236,24 @@ def initial_network(config: TrainConfig, training: Corpus) -> STDNN:
     return net
 
 
+def _bank(net: STDNN, training: Corpus, config: TrainConfig, progress: bool) -> Blocks:
+    """Make the samples; without augmentation they are the training images, once each."""
+    if not (config.mosaics or config.perturb):
+        parts = corpus_blocks(net, training, config.batch, whole=False)
+        return Blocks(*(torch.cat(each) for each in zip(*parts, strict=True)))
+    batches = Batches(training, config.seed, config.mosaics, config.perturb)
+    with counter("making samples", config.samples, progress) as count:
+        return fill_bank(net, batches, config.samples, config.batch, count)
+
+
 def take_step(
-    net: STDNN, optimizer: Optimizer, batches: Batches, step: int, config: TrainConfig, processes: Processes
+    net: STDNN, optimizer: Optimizer, bank: Blocks, step: int, config: TrainConfig, processes: Processes
 ) -> Tensor:
     """Take step number `step`, from 0; return the batch's mean loss before it."""
     for group in optimizer.param_groups:
         group["lr"] = learning_rate(config, step)
     try:
-        loss = batch_gradients(net, batches, step, config, processes)
+        loss = batch_gradients(net, bank, step, config, processes)
         if not torch.isfinite(loss):
             raise ValueError(f"the loss is {float(loss)}")
     except ValueError as error:  # the solver refuses data that is not finite
@@ -250,44 +269,55 @@ def learning_rate(config: TrainConfig, step: int) -> float:
     return config.learning_rate * rise * (1 + cos(pi * step / config.steps)) / 2
 
 
-def batch_gradients(net: STDNN, batches: Batches, step: int, config: TrainConfig, processes: Processes) -> Tensor:
+def batch_gradients(net: STDNN, bank: Blocks, step: int, config: TrainConfig, processes: Processes) -> Tensor:
     """Give the parameters the gradient of the whole batch's mean loss; return that loss, detached."""
     share = processes.share(config.batch)
     net.zero_grad()
-    images, truths, regions = batches(step, share)
-    weighted = mean_loss(net(net.prepare(images), regions), truths, config) * (len(share) / config.batch)
+    channels, regions, truths = draw(bank, config.seed, step, config.batch, share)
+    weighted = mean_loss(net.embed(channels, regions), truths, config) * (len(share) / config.batch)
     weighted.backward()
     processes.sum_gradients(net.parameters())
     return processes.sum(weighted.detach())
 
 
 def mean_loss(descriptors: Tensor, truths: Tensor, config: TrainConfig) -> Tensor:
-    """Return the images' mean loss, of one pixel in each of the blocks that the network works on."""
-    stride = config.network.stride
-    grid = slice(stride // 2, None, stride)
-    descriptors, truths = descriptors[..., grid, grid], truths[..., grid, grid]
+    """Return the images' mean loss, of the blocks that the network works on."""
     if not config.separation:
         return region_loss(descriptors, truths)
     return scatter_loss(descriptors, truths) + assignment_loss(descriptors, truths)
 
 
+def validation_blocks(net: STDNN, validation: Corpus, config: TrainConfig, processes: Processes) -> list[Blocks]:
+    """Return this process's share of the held-out images.
+
+    As one region each; and in their true regions too, where the network is trained in these only.
+    """
+    mine = validation.take(list(processes.share(len(validation.names))))
+    kinds = (True,) if config.perturb else (True, False)
+    return [
+        Blocks(*(torch.cat(each) for each in zip(*corpus_blocks(net, mine, config.batch, whole), strict=True)))
+        for whole in kinds
+        if mine.names
+    ]
+
+
 @torch.no_grad()
-def validate(net: STDNN, validation: Corpus, config: TrainConfig, processes: Processes) -> tuple[float, float]:
+def validate(net: STDNN, held_out: list[Blocks], config: TrainConfig, processes: Processes) -> tuple[float, float]:
     """Return mean loss and mean covering of the held-out images.
 
     Covering is of clustered descriptors that know no region (`clustered_covering`): it is what the segmentation of a
     new image starts from. The loss is of the same descriptors, or of those in the true regions where the network is
     trained in these only.
     """
-    share = list(processes.share(len(validation.names)))
-    sums = torch.zeros(2, dtype=torch.float64, device=processes.device)
-    for first in range(0, len(share), config.batch):
-        chosen = share[first : first + config.batch]
-        images, truths = net.prepare(validation.images[chosen]), validation.truths[chosen]
-        descriptors = net(images, torch.zeros_like(truths))
-        sums[1] += sum(clustered_covering(*each) for each in zip(descriptors, truths, strict=True))
-        if not config.perturb:
-            descriptors = net(images, truths)
-        sums[0] += len(chosen) * mean_loss(descriptors, truths, config)
-    loss, covering = (processes.sum(sums) / len(validation.names)).tolist()
-    return loss, covering
+    sums = torch.zeros(3, dtype=torch.float64, device=processes.device)
+    for kind, blocks in enumerate(held_out):
+        for numbers in torch.arange(len(blocks.channels)).split(config.batch):
+            channels, regions, truths = blocks.take(numbers)
+            descriptors = net.embed(channels, regions)
+            if kind == 0:
+                sums[1] += sum(clustered_covering(*each) for each in zip(descriptors, truths, strict=True))
+                sums[2] += len(numbers)
+            if kind == len(held_out) - 1:
+                sums[0] += len(numbers) * mean_loss(descriptors, truths, config)
+    loss, covering, images = processes.sum(sums).tolist()
+    return loss / images, covering / images

@@ -15,15 +15,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data",
         type=Path,
+        nargs="+",
         required=True,
         metavar="DIR",
-        help="the folder that holds images/ and masks/, files of equal names",
+        help="folders that hold images/ and masks/, files of equal names",
     )
+    parser.add_argument("--most", type=int, metavar="N", help="take at most so many images of each folder")
     parser.add_argument(
         "--out", type=Path, required=True, metavar="MODEL.safetensors", help="the model to write; log and curves beside"
     )
     parser.add_argument("--recipe", choices=tuple(RECIPES), default="texture", help="default: texture")
     parser.add_argument("--steps", type=int, metavar="N", help="optimiser steps (default: the recipe's)")
+    parser.add_argument(
+        "--samples", type=int, metavar="N", help="augmented samples to draw from (default: the recipe's)"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of all randomness (default: 0)")
     parser.add_argument("--ignore", type=int, metavar="V", help="mask value of pixels that belong to no region")
     parser.add_argument("--no-mosaics", action="store_true", help="train on the images as they are")
@@ -34,8 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train; return 0."""
-    changes = {"seed": args.seed}
+    changes = {"seed": args.seed, "most": args.most}
     changes |= {} if args.steps is None else {"steps": args.steps}
+    changes |= {} if args.samples is None else {"samples": args.samples}
     changes |= {"mosaics": False} if args.no_mosaics else {}
     changes |= {"perturb": False} if args.true_regions else {}
     config = recipe(args.recipe, **changes)
@@ -45,5 +51,5 @@ def run(args: argparse.Namespace) -> int:
         print("\nstopped; the same command with --resume goes on", file=sys.stderr)
         return 130
     if os.environ.get("RANK", "0") == "0":  # of several processes one speaks
-        print(f"{args.out}: trained on {args.data}; log and curves beside it")
+        print(f"{args.out}: trained on {', '.join(map(str, args.data))}; log and curves beside it")
     return 0

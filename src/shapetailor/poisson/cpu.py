@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from math import ceil
 from typing import Any
@@ -26,8 +27,8 @@ Task = Callable[[], tuple[str, int, float]]
 CROSSOVER, SHARED_CROSSOVER = 1500.0, 4500.0
 #: Padded pixels times channels that one multigrid task may hold: channels share its overhead, memory limits it.
 LANE_PIXELS, FEWEST_LANES, MOST_LANES = 2**21, 8, 32
-
-NO_LIMIT = np.empty(0, np.int32)
+#: Pixels times channels that a Chebyshev task may hold.
+TASK_PIXELS = 2**22
 
 
 class Grid:
@@ -37,6 +38,7 @@ class Grid:
         height, width = inside.shape
         self.shape, self.pitch, self.size = (height, width), width + 2, (height + 2) * (width + 2)
         self.cx, self.cy = self._frame(across, 1), self._frame(down, 0)
+        self.inside = inside
         self.outside = None if inside.all() else ~inside
 
     def _frame(self, edges: Array, shift: int) -> Array:
@@ -99,27 +101,30 @@ def _pool(threads: int, process: int) -> ThreadPoolExecutor:
 
 
 def _chebyshev(
-    grid: Grid,
-    alpha: float,
-    conductance: float,
-    tol: float,
-    x: Array,
-    guess: Array | None,
-    out: Array,
-    max_steps: int,
+    grid: Grid, alphas: Array, conductance: float, tol: float, x: Array, out: Array, max_steps: int
 ) -> tuple[str, int, float]:
-    """Solve one channel; each region takes as many steps as its own first residual asks for."""
+    """Solve channels (n, H, W), each at its own α."""
+    kappas = [chebyshev.condition(alpha, conductance) for alpha in alphas.tolist()]
+    steps = np.array([min(chebyshev.step_count(kappa, tol), max_steps) for kappa in kappas])
+    gammas, omegas = np.empty(len(x), x.dtype), np.zeros((len(x), int(steps.max())), x.dtype)
+    for c, kappa in enumerate(kappas):
+        gammas[c], omegas[c, : steps[c]] = chebyshev.step_weights(kappa, int(steps[c]))
+    residual = kernels.chebyshev_channels(
+        x, grid.inside, *grid.edges, *grid.runs, alphas.astype(x.dtype), gammas, omegas, steps, out
+    )
+    return "chebyshev", int(steps.max()), float(residual)
+
+
+def _chebyshev_from(
+    grid: Grid, alpha: float, conductance: float, tol: float, x: Array, guess: Array, out: Array, max_steps: int
+) -> tuple[str, int, float]:
+    """Solve one channel from a first guess; each region takes as many steps as its own first residual asks for."""
     dtype = x.dtype.type
-    (rhs,) = grid.pad([x])
+    (rhs,), (u,) = grid.pad([x]), grid.pad([guess])
     kappa = chebyshev.condition(alpha, conductance)
-    lo, hi = grid.pitch, grid.size - grid.pitch
-    size = np.sqrt(kernels.dot(rhs, rhs))
-    if guess is None:
-        u, counts, steps = grid.mean(rhs[None])[0], NO_LIMIT, chebyshev.step_count(kappa, tol)
-    else:
-        u, scratch = grid.pad([guess])[0], np.zeros_like(rhs)
-        kernels.residual(u, rhs, *grid.edges, lo, hi, dtype(alpha), scratch)
-        counts, steps = _counts(grid, rhs, scratch, kappa, tol)
+    scratch = np.zeros_like(rhs)
+    kernels.residual(u, rhs, *grid.edges, grid.pitch, grid.size - grid.pitch, dtype(alpha), scratch)
+    counts, steps = _counts(grid, rhs, scratch, kappa, tol)
     steps = min(steps, max_steps)
     gamma, omegas = chebyshev.step_weights(kappa, steps)
     other = u.copy()
@@ -127,9 +132,7 @@ def _chebyshev(
     if steps % 2:
         u, other = other, u
     out[...] = grid.unpad(u)
-    kernels.residual(u, rhs, *grid.edges, lo, hi, dtype(alpha), other)
-    left = np.sqrt(kernels.dot(other[lo:hi], other[lo:hi]))
-    return "chebyshev", steps, float(left / size) if size else 0.0
+    return "chebyshev", steps, float(kernels.residual_norm(u, rhs, *grid.edges, dtype(alpha), other))
 
 
 def _counts(grid: Grid, rhs: Array, residual: Array, kappa: float, tol: float) -> tuple[Array, int]:
@@ -148,26 +151,19 @@ def _counts(grid: Grid, rhs: Array, residual: Array, kappa: float, tol: float) -
 
 
 def _scales(
-    grid: Grid, alphas: list[float], conductance: float, tol: float, x: Array, out: list[Array]
+    grid: Grid, alphas: list[float], conductance: float, tol: float, x: Array, out: Array
 ) -> tuple[str, int, float]:
-    """Solve one channel at several α: the terms of the Chebyshev series are computed once for all."""
+    """Solve channels (n, H, W) at the same several α: the terms of the Chebyshev series are computed once for all."""
     lengths = np.array([chebyshev.series_length(alpha, conductance, tol) for alpha in alphas])
     terms = 2 * ceil(int(lengths.max()) / 2)
     coefficients = np.zeros((len(alphas), terms), x.dtype)
     for row, alpha, length in zip(coefficients, alphas, lengths, strict=True):
         row[:length] = chebyshev.series(alpha, conductance, int(length))
-    (rhs,) = grid.pad([x])
-    (mean,) = grid.mean(rhs[None])
-    t, other, total = rhs - mean, np.zeros_like(rhs), np.tile(mean, (len(alphas), 1))
     scale = x.dtype.type(0.5 / conductance if conductance else 0.0)
-    kernels.chebyshev_scales(t, other, *grid.edges, scale, coefficients, lengths, total)
-    lo, hi = grid.pitch, grid.size - grid.pitch
-    size, worst = np.sqrt(kernels.dot(rhs, rhs)), 0.0
-    for u, target, alpha in zip(total, out, alphas, strict=True):
-        target[...] = grid.unpad(u)
-        kernels.residual(u, rhs, *grid.edges, lo, hi, x.dtype.type(alpha), other)
-        worst = max(worst, float(np.sqrt(kernels.dot(other[lo:hi], other[lo:hi]))))
-    return "chebyshev", terms, worst / float(size) if size else 0.0
+    residual = kernels.scales_channels(
+        x, grid.inside, *grid.edges, *grid.runs, np.array(alphas, x.dtype), scale, coefficients, lengths, out
+    )
+    return "chebyshev", terms, float(residual)
 
 
 def _multigrid(
@@ -185,42 +181,98 @@ def _multigrid(
     return "multigrid", steps, residual
 
 
-def _tasks(
-    x: Array, grids: list[Grid], alpha: Array, conductance: float, tol: float,
-    guess: Array | None, out: Array, max_steps: int | None, method: str | None, threads: int,
-) -> Iterator[Task]:  # fmt: skip
-    """Split a solve into independent tasks: a channel for Chebyshev, a group of channels for multigrid."""
-    scales, channels = alpha.shape
-    if method is None:
-        kappa = 1.0 + 8.0 * alpha * conductance
-        crossover = CROSSOVER if scales == 1 or guess is not None else SHARED_CROSSOVER
-        small = (kappa <= crossover) & (tol >= FLOOR * np.finfo(x.dtype).eps * kappa)
-    else:
-        small = np.full(alpha.shape, method == "chebyshev")
-    large = [(int(a), int(c)) for a, c in np.argwhere(~small)]
-    limit = max(FEWEST_LANES, min(MOST_LANES, LANE_PIXELS // grids[0].size))
-    lanes = max(1, min(limit, ceil(len(large) * len(grids) / threads)))
-    for image, grid in enumerate(grids):
-        for first in range(0, len(large), lanes):
-            group = large[first : first + lanes]
+@dataclass(frozen=True)
+class _Job:
+    """All that the tasks of one solve share."""
+
+    x: Array  # (B, C, H, W)
+    grids: list[Grid]
+    alpha: Array  # (A, C)
+    conductance: float
+    tol: float
+    guess: Array | None  # (B, A, C, H, W)
+    out: Array  # (B, A, C, H, W)
+    max_steps: int | None
+    threads: int
+
+    def tasks(self, method: str | None) -> Iterator[Task]:
+        """Split the solve into independent tasks, each a group of channels of one image."""
+        small = self._small(method)
+        large = [(int(a), int(c)) for a, c in np.argwhere(~small)]
+        shared = len(small) > 1 and self.guess is None and bool((small == small[:, :1]).all()) and small[:, 0].sum() > 1
+        shared = shared and bool((self.alpha == self.alpha[:, :1]).all())
+        for image in range(len(self.grids)):
+            yield from self._multigrid(image, large)
+            if self.guess is not None:
+                yield from self._from_guess(image, [(int(a), int(c)) for a, c in np.argwhere(small)])
+            elif shared:
+                yield from self._shared(image, np.flatnonzero(small[:, 0]))
+            else:
+                for a in range(len(small)):
+                    yield from self._separate(image, a, np.flatnonzero(small[a]))
+
+    def _small(self, method: str | None) -> Array:
+        """Which solves are for Chebyshev."""
+        if method is not None:
+            return np.full(self.alpha.shape, method == "chebyshev")
+        kappa = 1.0 + 8.0 * self.alpha * self.conductance
+        crossover = CROSSOVER if len(self.alpha) == 1 or self.guess is not None else SHARED_CROSSOVER
+        small: Array = (kappa <= crossover) & (self.tol >= FLOOR * np.finfo(self.x.dtype).eps * kappa)
+        return small
+
+    def _share(self, solves: int, pixels: int) -> int:
+        """Channels a task: an equal share for each thread, unless that is more memory than a task may take."""
+        even = ceil(solves * len(self.grids) / self.threads)
+        return max(1, min(even, pixels // int(self.grids[0].size)))
+
+    def _separate(self, image: int, a: int, channels: Array) -> Iterator[Task]:
+        for part in _cut(channels, self._share(len(channels), TASK_PIXELS)):
+            x, out = self.x[image, part], np.empty((len(part), *self.x.shape[2:]), self.x.dtype)
+
+            def task(part: Array = part, x: Array = x, out: Array = out) -> tuple[str, int, float]:
+                alphas, most = self.alpha[a, part], self.max_steps or 10**6
+                result = _chebyshev(self.grids[image], alphas, self.conductance, self.tol, x, out, most)
+                self.out[image, a, part] = out
+                return result
+
+            yield task
+
+    def _shared(self, image: int, rows: Array) -> Iterator[Task]:
+        alphas = [float(self.alpha[a, 0]) for a in rows]
+        channels = np.arange(self.x.shape[1])
+        for part in _cut(channels, self._share(len(channels), TASK_PIXELS // len(rows))):
+
+            def task(part: Array = part) -> tuple[str, int, float]:
+                x = self.x[image, part[0] : part[-1] + 1]
+                out = np.empty((len(rows), *x.shape), x.dtype)
+                result = _scales(self.grids[image], alphas, self.conductance, self.tol, x, out)
+                self.out[image, rows, part[0] : part[-1] + 1] = out
+                return result
+
+            yield task
+
+    def _from_guess(self, image: int, solves: list[tuple[int, int]]) -> Iterator[Task]:
+        assert self.guess is not None
+        for a, c in solves:
             yield partial(
-                _multigrid, grid, [float(alpha[a, c]) for a, c in group], conductance, tol,
-                [x[image, c] for _, c in group],
-                None if guess is None else [guess[image, a, c] for a, c in group],
-                [out[image, a, c] for a, c in group], max_steps or 200,
+                _chebyshev_from, self.grids[image], float(self.alpha[a, c]), self.conductance, self.tol,
+                self.x[image, c], self.guess[image, a, c], self.out[image, a, c], self.max_steps or 10**6,
             )  # fmt: skip
-        for c in range(channels):
-            rows = np.flatnonzero(small[:, c])
-            if len(rows) > 1 and guess is None:
-                values = [float(alpha[a, c]) for a in rows]
-                yield partial(_scales, grid, values, conductance, tol, x[image, c], [out[image, a, c] for a in rows])
-                continue
-            for a in rows:
-                start = None if guess is None else guess[image, a, c]
-                yield partial(
-                    _chebyshev, grid, float(alpha[a, c]), conductance, tol, x[image, c], start, out[image, a, c],
-                    max_steps or 10**6,
-                )  # fmt: skip
+
+    def _multigrid(self, image: int, solves: list[tuple[int, int]]) -> Iterator[Task]:
+        limit = max(FEWEST_LANES, min(MOST_LANES, LANE_PIXELS // self.grids[0].size))
+        for group in _cut(solves, min(limit, self._share(len(solves), 2**62))):
+            guess = None if self.guess is None else [self.guess[image, a, c] for a, c in group]
+            yield partial(
+                _multigrid, self.grids[image], [float(self.alpha[a, c]) for a, c in group], self.conductance, self.tol,
+                [self.x[image, c] for _, c in group], guess, [self.out[image, a, c] for a, c in group],
+                self.max_steps or 200,
+            )  # fmt: skip
+
+
+def _cut(items: Any, size: int) -> Iterator[Any]:
+    for first in range(0, len(items), size):
+        yield items[first : first + size]
 
 
 def solve(
@@ -244,7 +296,7 @@ def solve(
     grids = _grids(edges, x.dtype)
     out = torch.empty((x.shape[0], *alpha.shape, *x.shape[2:]), dtype=x.dtype)
     threads = torch.get_num_threads()
-    tasks = _tasks(
+    job = _Job(
         x.detach().contiguous().numpy(),
         grids,
         alpha.detach().double().numpy(),
@@ -253,9 +305,9 @@ def solve(
         None if guess is None else guess.detach().to(x.dtype).contiguous().numpy(),
         out.numpy(),
         max_steps,
-        method,
         threads,
     )
+    tasks = job.tasks(method)
     if threads == 1:
         return out, combine([task() for task in tasks], tol)
     return out, combine(list(_pool(threads, os.getpid()).map(lambda task: task(), tasks)), tol)

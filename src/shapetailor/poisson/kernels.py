@@ -214,6 +214,81 @@ def region_mean(runs: Array, count: int, x: Array, out: Array) -> None:
 
 
 @njit(nogil=True, cache=True)
+def pad_channel(x: Array, inside: Array, out: Array) -> None:
+    """Copy a channel (H, W) into a flat frame of zeros, without what lies outside every region."""
+    height, width = x.shape
+    for y in range(height):
+        row = out[(y + 1) * (width + 2) + 1 :]
+        for i in range(width):
+            row[i] = x[y, i] if inside[y, i] else 0
+
+
+@njit(nogil=True, cache=True)
+def unpad_channel(flat: Array, out: Array) -> None:
+    """Copy a channel out of its frame."""
+    height, width = out.shape
+    for y in range(height):
+        first = (y + 1) * (width + 2) + 1
+        out[y] = flat[first : first + width]
+
+
+@njit(nogil=True, cache=True)
+def residual_norm(u: Array, rhs: Array, cx: Array, cy: Array, pitch: int, alpha: Any, scratch: Array) -> float:
+    """Relative residual of one channel; 0 where the right-hand side is."""
+    end = u.size - pitch
+    size = dot(rhs, rhs)
+    if size == 0:
+        return 0.0
+    residual(u, rhs, cx, cy, pitch, pitch, end, alpha, scratch)
+    relative: float = np.sqrt(dot(scratch[pitch:end], scratch[pitch:end]) / size)
+    return relative
+
+
+@njit(nogil=True, cache=True)
+def chebyshev_channels(
+    x: Array, inside: Array, cx: Array, cy: Array, pitch: int, runs: Array, count: int,
+    alphas: Array, gammas: Array, omegas: Array, steps: Array, out: Array,
+) -> float:  # fmt: skip
+    """Solve channels (n, H, W), each with its α and step weights, from regions' means; return the worst residual."""
+    rhs, u, other = np.zeros(cx.size, x.dtype), np.zeros(cx.size, x.dtype), np.empty(cx.size, x.dtype)
+    no_limit = np.empty(0, np.int32)
+    worst = 0.0
+    for c in range(x.shape[0]):
+        pad_channel(x[c], inside, rhs)
+        region_mean(runs, count, rhs, u)
+        other[:] = u
+        chebyshev(u, other, rhs, cx, cy, pitch, alphas[c], gammas[c], omegas[c, : steps[c]], no_limit)
+        if steps[c] % 2:
+            u, other = other, u
+        unpad_channel(u, out[c])
+        worst = max(worst, residual_norm(u, rhs, cx, cy, pitch, alphas[c], other))
+    return worst
+
+
+@njit(nogil=True, cache=True)
+def scales_channels(
+    x: Array, inside: Array, cx: Array, cy: Array, pitch: int, runs: Array, count: int,
+    alphas: Array, scale: Any, coefficients: Array, lengths: Array, out: Array,
+) -> float:  # fmt: skip
+    """Solve channels (n, H, W) at several α each, into out (α, n, H, W); return the worst residual."""
+    rhs, t, other = np.zeros(cx.size, x.dtype), np.empty(cx.size, x.dtype), np.empty(cx.size, x.dtype)
+    mean = np.zeros(cx.size, x.dtype)
+    total = np.empty((alphas.size, cx.size), x.dtype)
+    worst = 0.0
+    for c in range(x.shape[0]):
+        pad_channel(x[c], inside, rhs)
+        region_mean(runs, count, rhs, mean)
+        t[:] = rhs - mean
+        other[:] = 0
+        total[:] = mean
+        chebyshev_scales(t, other, cx, cy, pitch, scale, coefficients, lengths, total)
+        for a in range(alphas.size):
+            unpad_channel(total[a], out[a, c])
+            worst = max(worst, residual_norm(total[a], rhs, cx, cy, pitch, alphas[a], other))
+    return worst
+
+
+@njit(nogil=True, cache=True)
 def find_root(parent: Array, i: int) -> int:
     """Root of i in a union-find forest, halving the path on the way."""
     while parent[i] != i:
