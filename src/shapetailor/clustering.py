@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.linalg
+import scipy.sparse.linalg
 
 Array = npt.NDArray[Any]
 IntArray = npt.NDArray[np.int64]
@@ -54,11 +55,20 @@ def normalised_cut(
     affinity = np.exp(-distance / sigma2)
     degree = np.sqrt(affinity.sum(axis=1))
     affinity /= degree[:, None] * degree
-    last = len(points) - 1
-    values, vectors = scipy.linalg.eigh(affinity, subset_by_index=[max(last - clusters + 1, 0), last])
+    values, vectors = _leading(affinity, min(clusters, len(points)))
     vectors = vectors[:, values > RANK]  # the graph of fewer clusters has no more; the rest is noise
     rows = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return kmeans(rows, vectors.shape[1], rng, n_init)
+
+
+def _leading(matrix: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
+    """Return the greatest eigenvalues of a symmetric matrix, and their vectors."""
+    size = len(matrix)
+    if 4 * count + 20 > size:
+        values, vectors = scipy.linalg.eigh(matrix, subset_by_index=[size - count, size - 1])
+    else:  # Lanczos: a few products with the matrix instead of its whole reduction
+        values, vectors = scipy.sparse.linalg.eigsh(matrix, count, which="LA", v0=np.cos(np.arange(size)), tol=1e-6)
+    return values, vectors
 
 
 def nearest(points: Array, centres: Array) -> tuple[IntArray, Array]:

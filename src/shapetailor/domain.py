@@ -8,7 +8,6 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from .poisson import Edges, edges_of, smooth
 from .poisson.solve import Backend
@@ -65,27 +64,26 @@ class Domain:
         Central where both neighbours belong to the pixel's region, one-sided where one does, 0 where none does.
         """
         step = DIRECTIONS[angle]
-        linked, count = self._links(step)
+        between = (1,) * (x.ndim - 3)
+        linked, count = (each.reshape(len(each), *between, *each.shape[1:]) for each in self._links(step, x.dtype))
         here, there = _pair(x, step)
-        gap = torch.where(_aligned(linked, x), there - here, 0)
+        gap = (there - here) * linked
+        total = x.new_zeros(x.shape)  # not zeros_like: x may be expanded, with strides of 0
         # Forward plus backward difference: an order of summation that flips leave unchanged to the bit.
-        total = _at_start(gap, step) + _at_end(gap, step)
-        return total / _aligned(count, x).to(x.dtype)
+        for part in _pair(total, step):
+            part += gap
+        return total / count
 
-    def _links(self, step: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    def _links(self, step: tuple[int, int], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Which pairs along a step belong together; and the divisor: neighbours present times the step's length."""
         if step not in self._linked:
             here, there = _pair(self.labels, step)
-            linked = (here == there) & (here >= 0)
-            count = _at_start(linked.int(), step) + _at_end(linked.int(), step)
-            length = sqrt(step[0] ** 2 + step[1] ** 2)
-            self._linked[step] = linked, count.clamp_min(1).double() * length
+            linked = ((here == there) & (here >= 0)).to(dtype)
+            count = torch.zeros(self.labels.shape, dtype=dtype, device=linked.device)
+            for part in _pair(count, step):
+                part += linked
+            self._linked[step] = linked, count.clamp_min(1) * sqrt(step[0] ** 2 + step[1] ** 2)
         return self._linked[step]
-
-
-def _aligned(maps: Tensor, x: Tensor) -> Tensor:
-    """Reshape (B, h, w) for arithmetic with (B, ..., h, w)."""
-    return maps.reshape(maps.shape[0], *(1,) * (x.ndim - 3), *maps.shape[1:])
 
 
 def _pair(x: Tensor, step: tuple[int, int]) -> tuple[Tensor, Tensor]:
@@ -96,15 +94,3 @@ def _pair(x: Tensor, step: tuple[int, int]) -> tuple[Tensor, Tensor]:
     if right >= 0:
         return first[..., : width - right], last[..., right:]
     return first[..., -right:], last[..., : width + right]
-
-
-def _at_start(gap: Tensor, step: tuple[int, int]) -> Tensor:
-    """Put a value for each pair where the pair starts; 0 elsewhere."""
-    up, right = -step[0], step[1]
-    return pad(gap, (max(-right, 0), max(right, 0), up, 0))
-
-
-def _at_end(gap: Tensor, step: tuple[int, int]) -> Tensor:
-    """Put a value for each pair where the pair ends; 0 elsewhere."""
-    up, right = -step[0], step[1]
-    return pad(gap, (max(right, 0), max(-right, 0), 0, up))

@@ -41,9 +41,10 @@ class EvolutionConfig:
     beta : float
         Weight of the boundary's length, in units of the median ‖F − a‖² of the start.
     reach : int
-        Radius of the dilations D(R_i), in pixels: how far beyond a region its descriptors are computed.
+        Radius of the dilations D(R_i): how far beyond a region its descriptors are computed. In pixels, or in the
+        descriptors' blocks of pixels (see `align` of `evolve`).
     move : float
-        Largest displacement of a boundary in one iteration, in pixels.
+        Largest displacement of a boundary in one iteration, in the same unit; halved when it overshoots.
     tailored : bool
         Update the descriptors as the regions move. False keeps those of the whole image, for comparison.
     gradient : {"paper", "exact"}
@@ -52,8 +53,8 @@ class EvolutionConfig:
     """
 
     iterations: int = 40
-    beta: float = 0.2
-    reach: int = 3
+    beta: float = 0.1
+    reach: int = 2
     move: float = 1.0
     tailored: bool = True
     gradient: Literal["paper", "exact"] = "paper"
@@ -109,7 +110,7 @@ def evolve(
     fixed : ndarray, (H, W), optional
         Marked pixels, >= 0, keep their label.
     align : int
-        Boxes start and end at multiples of this, for descriptors that work on blocks of pixels.
+        Side of the blocks of pixels that descriptors work on; boxes start and end at multiples of it.
     callback : callable, optional
         ``callback(iteration, labels, energy)`` after each accepted iteration; True stops.
 
@@ -120,19 +121,21 @@ def evolve(
         half the displacement.
     """
     config = config or EvolutionConfig()
+    if fixed is not None:
+        labels = np.where(fixed >= 0, fixed, labels)
     count = int(labels.max()) + 1
     present = set(np.unique(labels).tolist())
     describe = _Describer(image, descriptors, config, align, labels.shape)
     regions = describe(labels, {})
     beta = config.beta * _median_cost(regions)
     result = Evolution(labels.copy(), [_energy(labels, regions, beta)])
-    move = config.move
+    move = config.move * max(1, align)
     stop = bool(callback and callback(0, result.labels, result.energy[0]))
     for iteration in range(1, config.iterations + 1):
         if stop:
             break
         extra = describe.shape_gradient(result.labels) if config.gradient == "exact" else None
-        proposal = _advance(result.labels, regions, count, beta, move, config.reach, extra)
+        proposal = _advance(result.labels, regions, count, beta, move, describe.reach, extra)
         if fixed is not None:
             proposal = np.where(fixed >= 0, fixed, proposal)
         if np.array_equal(proposal, result.labels):  # step 11: the regions have converged
@@ -159,7 +162,8 @@ class _Describer:
     def __init__(
         self, image: Tensor, descriptors: Descriptors, config: EvolutionConfig, align: int, shape: tuple[int, ...]
     ) -> None:
-        self.image, self.descriptors, self.config, self.align = image, descriptors, config, align
+        self.image, self.descriptors, self.align = image, descriptors, align
+        self.reach = config.reach * max(1, align)
         self.whole: Tensor | None = None
         if not config.tailored:
             self.whole = self._compute(image, torch.zeros((1, *shape), dtype=torch.int64))
@@ -179,7 +183,7 @@ class _Describer:
         return regions
 
     def _region(self, mask: NDArray[np.bool_]) -> _Region:
-        reach = self.config.reach
+        reach = self.reach
         box = bounding_box(mask, reach, max(1, self.align))
         inside = mask[box]
         dilated = distance_transform_edt(~inside) <= reach  # step 4: D(R_i)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from torch.nn.functional import avg_pool2d
 
 from .images import read_image
@@ -47,6 +48,16 @@ class Picture:
         )
         return labels[np.ix_(rows, columns)]
 
+    def reduce_marks(self, marks: NDArray[np.int64], name: str) -> NDArray[np.int64]:
+        """Bring scribbles (-1 is unmarked) to the size of the work; a block with any mark is marked, however thin."""
+        if self.factor == 1 or marks.shape != self.original.shape[:2]:
+            return self.reduce_labels(marks, name)
+        height, width = self.values.shape[1:]
+        rest = [(0, n * self.factor - size) for n, size in zip((height, width), marks.shape, strict=True)]
+        blocks = np.pad(marks, rest, constant_values=-1).reshape(height, self.factor, width, self.factor)
+        reduced: NDArray[np.int64] = blocks.max(axis=(1, 3))
+        return reduced
+
     def restore_labels(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
         """Bring a label map of the work's size to the original's."""
         height, width = self.original.shape[:2]
@@ -80,8 +91,10 @@ def _as_array(image: Any) -> NDArray[Any]:
         array = read_image(image)
     elif isinstance(image, torch.Tensor):
         array = image.detach().cpu().numpy()
-        if array.ndim == 3 and array.shape[2] > MOST_CHANNELS >= array.shape[0]:
+        if array.ndim == 3 and _channels_first(*array.shape):
             array = np.moveaxis(array, 0, 2)
+    elif isinstance(image, Image.Image):
+        array = _pil_array(image)
     else:
         array = np.asarray(image)
     if array.dtype == np.bool_:
@@ -97,6 +110,19 @@ def _as_array(image: Any) -> NDArray[Any]:
         if bad:
             raise ValueError(f"image must be finite; {bad} of {array.size} values are NaN or infinite")
     return array
+
+
+def _channels_first(first: int, _: int, last: int) -> bool:
+    """Whether a tensor is C×H×W: by the most channels there may be, and for small pictures by the lesser number."""
+    return first <= MOST_CHANNELS and (last > MOST_CHANNELS or (first < last and last > 4))
+
+
+def _pil_array(image: Image.Image) -> NDArray[Any]:
+    """Apply palettes and drop alpha, as `read_image` does."""
+    if image.mode in ("1", "LA", "La"):
+        return np.asarray(image.convert("L"))
+    plain = image.mode in ("L", "I", "F") or image.mode.startswith("I;16")
+    return np.asarray(image if plain else image.convert("RGB"))
 
 
 def _reduced(plane: NDArray[Any], factor: int) -> NDArray[np.float32]:

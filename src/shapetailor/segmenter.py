@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Literal
+from math import isqrt
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -60,7 +61,7 @@ class Segmenter:
         *,
         init: Any = None,
         scribbles: Any = None,
-        start: Start = "best",
+        start: Start = "ncut",
         evolution: EvolutionConfig | None = None,
         min_share: float = 0.005,
         seed: int = 0,
@@ -79,9 +80,9 @@ class Segmenter:
             Regions to start from, numbered from 0.
         scribbles : H×W integers, optional
             Marked pixels, which keep their region; −1 is unmarked.
-        start : {"best", "ncut", "kmeans", "boxes"}
-            Where to start from otherwise: a normalised cut or k-means of whole-image descriptors, the paper's boxes,
-            or the first two, of which the one with the lower energy is kept.
+        start : {"ncut", "kmeans", "best", "boxes"}
+            Where to start from otherwise: a normalised cut or k-means of whole-image descriptors, whichever of these
+            two has the lower energy, or the paper's boxes.
         evolution : EvolutionConfig, optional
             How the regions move.
         min_share : float
@@ -98,8 +99,11 @@ class Segmenter:
         Segmentation
             Regions that could not be found, or that vanished, are named in `vanished`; no number is given twice.
         """
+        if start not in get_args(Start):
+            raise ValueError(f"start must be one of {get_args(Start)}, got {start!r}")
         picture = as_picture(image, self.net.config.image_channels, self.max_pixels)
-        fixed = None if scribbles is None else picture.reduce_labels(maps.from_scribbles(scribbles), "scribbles")
+        marks = None if scribbles is None else maps.from_scribbles(scribbles)
+        fixed = None if marks is None else picture.reduce_marks(marks, "scribbles")
         given = None if init is None else picture.reduce_labels(_as_start(init), "init")
         count = _count(regions, given, fixed)
         net = self._network(max(picture.values.shape[1:]))
@@ -109,13 +113,16 @@ class Segmenter:
             whole = self._describe(net, prepared, np.zeros(picture.values.shape[1:], np.int64))
             given, count = _start(whole, count, fixed, start, np.random.default_rng(seed))
         run = evolve(prepared, given, net, evolution, fixed=fixed, align=net.config.stride, callback=callback)
-        labels = run.labels if fixed is not None else remove_small(run.labels, min_share)[0]
+        labels = _finish(run.labels, fixed, net.config.stride, min_share)
+        full = picture.restore_labels(labels)
+        if marks is not None:
+            full = np.where(marks >= 0, marks, full)
         return Segmentation(
-            labels=picture.restore_labels(labels),
+            labels=full,
             energy=run.energy,
             iterations=run.iterations,
             converged=run.converged,
-            vanished=tuple(sorted(set(range(count)) - set(np.unique(labels).tolist()))),
+            vanished=tuple(sorted(set(range(count)) - set(np.unique(full).tolist()))),
             descriptors=self._describe(net, prepared, labels) if return_descriptors else None,
             image=picture.original,
             seed=seed,
@@ -131,6 +138,15 @@ class Segmenter:
         return found
 
 
+def _finish(labels: Labels, fixed: Labels | None, stride: int, min_share: float) -> Labels:
+    """Smooth away the steps of blocks, and small pieces; marked pixels keep their label."""
+    if stride > 1:
+        labels = maps.smooth_boundaries(labels, stride / 2)
+    if fixed is None:
+        return remove_small(labels, min_share)[0]
+    return np.where(fixed >= 0, fixed, labels)
+
+
 def _as_start(init: Any) -> Labels:
     labels = np.asarray(init.detach().cpu() if isinstance(init, Tensor) else init)
     if labels.ndim != 2 or labels.dtype.kind not in "iu":
@@ -142,7 +158,7 @@ def _as_start(init: Any) -> Labels:
 
 def _count(regions: int | str | None, init: Labels | None, scribbles: Labels | None) -> int:
     """How many regions are asked for; 0 stands for "auto"."""
-    marked = next((int(labels.max()) + 1 for labels in (init, scribbles) if labels is not None), None)
+    marked = max((int(labels.max()) + 1 for labels in (init, scribbles) if labels is not None), default=None)
     if regions is None and marked is not None:
         return marked
     if regions == "auto" and marked is None:
@@ -165,12 +181,10 @@ def _start(
     if count == 1:
         return np.zeros(whole.shape[1:], np.int64), 1
     if start == "boxes":
-        return maps.boxes(whole.shape[1:], count), count
+        return maps.boxes(whole.shape[1:], count, per_side=max(8, isqrt(count - 1) + 1)), count
     candidates = []
     if start in ("best", "ncut"):
         candidates.append(starts.ncut_start(whole, count, rng))
     if start in ("best", "kmeans"):
         candidates.append(starts.kmeans_start(whole, count, rng))
-    if not candidates:
-        raise ValueError(f"start must be 'best', 'ncut', 'kmeans' or 'boxes', got {start!r}")
     return min(candidates, key=lambda labels: starts.within_energy(whole, labels)), count

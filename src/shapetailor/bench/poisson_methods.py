@@ -67,7 +67,7 @@ def sparse_lu(problem: Problem, tol: float) -> Array:
 
 
 def symmetric_lu(problem: Problem, tol: float) -> Array:
-    """`splu` told what it could know: a symmetric, diagonally dominant matrix (SuperLU users' guide, sec. 2.7)."""
+    """`splu` told what it could know: a symmetric, diagonally dominant matrix (SuperLU users' guide)."""
     options = {"SymmetricMode": True}
     return _by_scale(
         problem,

@@ -12,6 +12,8 @@ from ..images import atomic
 #: Benchmark → one line of help. Each is a module of `bench`, imported only when it is asked for.
 BENCHMARKS = {
     "poisson": "smoothing inside regions, against SciPy's splu, PyAMG, the dense inverse and a torch loop",
+    "train": "a gradient of the network, against the explicit inverse and back-propagation through unrolled solvers",
+    "segment": "segmentation with our solver, against a cold torch solver, Chan–Vese and the random walker",
 }
 
 
@@ -22,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         benchmark = names.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
         benchmark.add_argument("--json", type=Path, metavar="FILE", help="write all figures as JSON")
         benchmark.add_argument("--sizes", type=int, nargs="+", metavar="N", help="sides of the images, in pixels")
-        benchmark.add_argument("--quick", action="store_true", help="a first impression, in less than a minute")
+        benchmark.add_argument("--quick", action="store_true", help="a first impression, in about a minute")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -216,9 +216,11 @@ class _Job:
         if method is not None:
             return np.full(self.alpha.shape, method == "chebyshev")
         kappa = 1.0 + 8.0 * self.alpha * self.conductance
-        crossover = CROSSOVER if len(self.alpha) == 1 or self.guess is not None else SHARED_CROSSOVER
-        small: Array = (kappa <= crossover) & (self.tol >= FLOOR * np.finfo(self.x.dtype).eps * kappa)
-        return small
+        reachable: Array = self.tol >= FLOOR * np.finfo(self.x.dtype).eps * kappa
+        shared: Array = reachable & (kappa <= SHARED_CROSSOVER)
+        if self.guess is None and shared.any(axis=1).sum() > 1:
+            return shared
+        return reachable & (kappa <= CROSSOVER)
 
     def _share(self, solves: int, pixels: int) -> int:
         """Channels a task: an equal share for each thread, unless that is more memory than a task may take."""

@@ -1,0 +1,278 @@
+"""`shapetailor bench train`: one gradient of the paper's network, by implicit differentiation and by two other ways.
+
+All compute the derivative of `eq:loss` in every weight for the same pictures, and differ only in the solves:
+
+- ours: `shapetailor.smooth`, whose backward pass is another solve;
+- explicit inverse, the paper's way (`eq:invPoisson`): a matrix A⁻¹ for each picture and α, then matrix products;
+- unrolled: a loop of torch operations which autograd records and runs backward, either Chebyshev steps (as
+  backend="torch" takes them) or conjugate gradients.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..config import STDNNConfig
+from ..datasets.mosaics import mosaic
+from ..datasets.textures import FAMILIES, texture
+from ..domain import Domain
+from ..loss import region_loss
+from ..network import STDNN
+from ..poisson import chebyshev
+from ..poisson.dense import operator_matrix
+from ..poisson.operator import edges_of, laplacian
+from .measure import NOTHING, Outcome, best_times, machine, peak_memory, progress, text_table
+from .report import duration, heading, megabytes, targets, verdict
+
+Smoother = Callable[[Domain, Tensor, Tensor], Tensor]
+Data = dict[str, Any]
+
+SIZES, QUICK_SIZES = (32, 64, 256), (32, 96)
+IMAGES = 4
+#: Sides up to this are compared with the explicit inverse, larger ones with the unrolled solvers.
+LARGEST_EXPLICIT = 64
+#: Relative difference of all gradients together that still counts as equal.
+ACCURACY = 1e-2
+OURS, READY, COMPUTED = "ours", "explicit, inverses ready", "explicit, inverses computed"
+CHEBYSHEV, CONJUGATE = "unrolled Chebyshev", "unrolled conjugate gradients"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way to the gradient at one size; no seconds where the gradient was wrong, no memory where not taken."""
+
+    size: int
+    method: str
+    error: float
+    seconds: float | None
+    memory: int | None
+
+
+class _Domain(Domain):
+    """A domain that smooths in another way."""
+
+    def __init__(self, smoother: Smoother, labels: Tensor, tol: float) -> None:
+        super().__init__(labels, tol=tol)
+        self.smoother = smoother
+
+    def smooth(self, x: Tensor, alpha: Tensor) -> Tensor:
+        """See `Domain.smooth`."""
+        return self.smoother(self, x, alpha)
+
+
+class _Net(STDNN):
+    """The network on such domains."""
+
+    smoother: Smoother | None = None
+
+    def _domain(self, labels: Tensor, dtype: torch.dtype) -> Domain:
+        if self.smoother is None:
+            return super()._domain(labels, dtype)
+        return _Domain(self.smoother, labels, self.config.tol)
+
+
+def run(sizes: Sequence[int] | None = None, quick: bool = False) -> Outcome:
+    """Measure everything and report it."""
+    chosen = sorted(set(sizes or (QUICK_SIZES if quick else SIZES)))
+    if min(chosen) < 16:
+        raise ValueError(f"sizes must be at least 16 pixels, got {min(chosen)}")
+    begin, where = time.perf_counter(), machine()
+    gradient(*make_batch(16))  # compile, and start what starts once
+    rows: list[Row] = []
+    for size in chosen:
+        rows += explicit_rows(size, quick) if size <= LARGEST_EXPLICIT else unrolled_rows(size, quick)
+    data: Data = {
+        "benchmark": "train",
+        "machine": where,
+        "settings": {"sizes": chosen, "images": IMAGES, "accuracy": ACCURACY, "tol": STDNNConfig().tol},
+        "rows": [asdict(row) for row in rows],
+    }
+    data["targets"] = judge(rows)
+    data["seconds"] = time.perf_counter() - begin
+    return Outcome(_report(data), data, all(row.error <= ACCURACY for row in rows))
+
+
+def make_batch(size: int, seed: int = 0) -> tuple[_Net, Tensor, Tensor]:
+    """Make the paper's network with its alphas for this size, and pictures of two textures, prepared."""
+    rng = np.random.default_rng([seed, size])
+    samples = []
+    for _ in range(IMAGES):
+        one, two = rng.choice(sorted(FAMILIES), 2, replace=False)
+        samples.append(mosaic([texture(one, size, rng, colour=True), texture(two, size, rng, colour=True)], size, rng))
+    torch.manual_seed(seed)
+    config = STDNNConfig()
+    net = _Net(config)
+    if size != config.resolution:
+        net = net.rescaled(size)  # type: ignore[assignment]
+    images = torch.from_numpy(np.stack([sample.image for sample in samples])).movedim(3, 1) / 255
+    labels = torch.from_numpy(np.stack([sample.truths[0] for sample in samples]))
+    image = net.prepare(images)
+    net.fit_statistics([(image, labels)])
+    return net, image, labels
+
+
+def gradient(net: _Net, image: Tensor, labels: Tensor, smoother: Smoother | None = None) -> Tensor:
+    """Return the derivative of the loss in all weights, as one vector: one forward and one backward pass."""
+    net.smoother = smoother
+    loss = region_loss(net(image, labels), labels)
+    parts = torch.autograd.grad(loss, list(net.parameters()))
+    return torch.cat([part.flatten() for part in parts])
+
+
+def invert(net: STDNN, labels: Tensor) -> dict[float, Tensor]:
+    """Return A⁻¹ of every picture, (B, N, N) in float32, for each α of the network."""
+    alphas = sorted({alpha for stage in net.stages for alpha in stage.fixed})
+    return {
+        alpha: torch.cat(
+            [torch.linalg.inv(operator_matrix(edges_of(each[None]), alpha, torch.float32)) for each in labels]
+        )
+        for alpha in alphas
+    }
+
+
+def explicit_smooth(inverses: dict[float, Tensor], domain: Domain, x: Tensor, alpha: Tensor) -> Tensor:
+    """Multiply by inverses that are there."""
+    flat = x.flatten(2)
+    if alpha.ndim == 2:
+        return torch.stack([(flat @ inverses[a]).reshape(x.shape) for a in alpha[:, 0].tolist()], dim=1)
+    (only,) = alpha.unique().tolist()
+    return (flat @ inverses[only]).reshape(x.shape)
+
+
+def chebyshev_smooth(domain: Domain, x: Tensor, alpha: Tensor) -> Tensor:
+    """Take as many Chebyshev steps as the tolerance asks for; autograd records them."""
+    edges = domain.edges
+    a = alpha.reshape(1, -1 if alpha.ndim == 2 else 1, alpha.shape[-1], 1, 1)
+    kappa = chebyshev.condition(float(alpha.max()))
+    gamma, omegas = chebyshev.step_weights(kappa, chebyshev.step_count(kappa, domain.tol))
+    b = x[:, None].expand(-1, a.shape[1], -1, -1, -1)
+    u = previous = torch.zeros_like(b)
+    for omega in omegas.tolist():
+        residual = b - u - a * laplacian(u, edges.across, edges.down)
+        u, previous = previous + omega * (gamma * residual + (u - previous)), u
+    return u if alpha.ndim == 2 else u.squeeze(1)
+
+
+def conjugate_smooth(domain: Domain, x: Tensor, alpha: Tensor) -> Tensor:
+    """Run conjugate gradients on all channels until each reaches the tolerance; autograd records them."""
+    edges = domain.edges
+    a = alpha.reshape(1, -1 if alpha.ndim == 2 else 1, alpha.shape[-1], 1, 1)
+    tiny = torch.finfo(x.dtype).tiny
+
+    def dot(one: Tensor, two: Tensor) -> Tensor:
+        return (one * two).sum((-2, -1), keepdim=True)
+
+    u = b = x[:, None].expand(-1, a.shape[1], -1, -1, -1)
+    r = p = -a * laplacian(u, edges.across, edges.down)
+    rr, goal = dot(r, r), domain.tol**2 * dot(b, b).detach()
+    while bool((rr > goal).any()):
+        q = p + a * laplacian(p, edges.across, edges.down)
+        step = rr / dot(p, q).clamp_min(tiny)
+        u, r = u + step * p, r - step * q
+        rr, old = dot(r, r), rr
+        p = r + rr / old.clamp_min(tiny) * p
+    return u if alpha.ndim == 2 else u.squeeze(1)
+
+
+UNROLLED: dict[str, Smoother] = {CHEBYSHEV: chebyshev_smooth, CONJUGATE: conjugate_smooth}
+
+
+def explicit_rows(size: int, quick: bool) -> list[Row]:
+    """Compare with the explicit inverse; the time to compute inverses is taken once and added to the step's."""
+    progress(f"{size}²: explicit inverse")
+    net, image, labels = make_batch(size)
+    begin = time.perf_counter()
+    inverses = invert(net, labels)
+    inverting = time.perf_counter() - begin
+    ways: dict[str, Smoother | None] = {OURS: None, READY: partial(explicit_smooth, inverses)}
+    rows = _rows(size, (net, image, labels), ways, {}, quick)
+    ready = rows[-1]
+    seconds = None if ready.seconds is None else ready.seconds + inverting
+    return [*rows, Row(size, COMPUTED, ready.error, seconds, None)]
+
+
+def unrolled_rows(size: int, quick: bool) -> list[Row]:
+    """Compare with the unrolled solvers; memory is taken in a process of its own for each way."""
+    ways: dict[str, Smoother | None] = {OURS: None, **UNROLLED}
+    memory = {}
+    for name in ways:
+        progress(f"{size}²: memory of {name}")
+        memory[name] = peak_memory(_prepare, size, name)
+    progress(f"{size}²: times")
+    return _rows(size, make_batch(size), ways, memory, quick)
+
+
+def _prepare(size: int, name: str) -> Callable[[], object]:
+    smoother = UNROLLED.get(name)
+    gradient(*make_batch(16), smoother)
+    return partial(gradient, *make_batch(size), smoother)
+
+
+def _rows(
+    size: int,
+    batch: tuple[_Net, Tensor, Tensor],
+    ways: dict[str, Smoother | None],
+    memory: dict[str, int | None],
+    quick: bool,
+) -> list[Row]:
+    """Compare every way's gradient with a tight one, then time those that agree, in turns."""
+    reference = tight_gradient(*batch)
+    errors = {
+        name: float((gradient(*batch, smoother) - reference).norm() / reference.norm())
+        for name, smoother in ways.items()
+    }
+    calls = {name: partial(gradient, *batch, ways[name]) for name in ways if errors[name] <= ACCURACY}
+    times = best_times(calls, 0.3 if quick else 3.0, 5 if quick else 30)
+    return [Row(size, name, errors[name], times.get(name), memory.get(name)) for name in ways]
+
+
+def tight_gradient(net: _Net, image: Tensor, labels: Tensor) -> Tensor:
+    """Return the gradient that all are compared with: ours in float64, to a relative residual of 1e-8."""
+    exact = _Net(replace(net.config, tol=1e-8)).double()
+    exact.load_state_dict(net.state_dict())
+    return gradient(exact, image.double(), labels).float()
+
+
+def judge(rows: Sequence[Row]) -> list[Data]:
+    """Compare what was measured with the targets; what was not measured is left out."""
+    seconds = {(row.size, row.method): row.seconds for row in rows if row.seconds is not None}
+    memory = {(row.size, row.method): row.memory for row in rows if row.memory}
+    found = []
+    for size, name, target in [(32, READY, 1.0), (32, COMPUTED, 10.0), (256, CHEBYSHEV, 5.0), (256, CONJUGATE, 5.0)]:
+        if (size, name) in seconds and (size, OURS) in seconds:
+            ratio = seconds[size, name] / seconds[size, OURS]
+            found.append(verdict(f"times faster than {name} at {size}²", ratio, target, at_least=True))
+    for name in UNROLLED:
+        if (256, name) in memory and (256, OURS) in memory:
+            share = memory[256, OURS] / memory[256, name]
+            found.append(verdict(f"memory over that of {name} at 256²", share, 0.2, at_least=False))
+    return found
+
+
+def _report(data: Data) -> str:
+    parts = [
+        heading("Training benchmark", data["machine"])
+        + f"\nOne forward and backward pass of the paper's network, {IMAGES} pictures of two textures, float32, no"
+        " optimiser.\nError: relative difference of all gradients together from ours in float64 to 1e-8, at most "
+        f"{ACCURACY:g}.\nBest time of several. Memory: rise of the resident peak in a process of its own. "
+        f"{NOTHING}: not taken, or wrong."
+    ]
+    ours = {row["size"]: row["seconds"] for row in data["rows"] if row["method"] == OURS}
+    lines = []
+    for row in data["rows"]:
+        base = ours[row["size"]]
+        ratio = f"{row['seconds'] / base:.3g}×" if row["seconds"] and base else NOTHING
+        time_and_memory = duration(row["seconds"]), ratio, megabytes(row["memory"])
+        lines.append([f"{row['size']}²", row["method"], f"{row['error']:.0e}", *time_and_memory])
+    parts.append(text_table(["size", "method", "error", "time", "over ours", "memory"], lines))
+    if data["targets"]:
+        parts.append("Targets\n\n" + targets(data["targets"]))
+    return "\n\n\n".join(parts)

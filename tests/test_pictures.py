@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from shapetailor.pictures import as_picture
+
+MANY = 2**20
+
+
+def random_bytes(*shape):
+    return np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+
+
+def values(image, channels=3, max_pixels=MANY):
+    return as_picture(image, channels, max_pixels).values
+
+
+def test_8_bits_are_divided_by_255():
+    colour = random_bytes(5, 7, 3)
+    np.testing.assert_allclose(values(colour), np.moveaxis(colour, 2, 0) / 255, rtol=1e-6)
+
+
+def test_floats_in_the_unit_range_are_left_as_they_are():
+    gray = np.linspace(0.2, 0.7, 35).reshape(5, 7)
+    np.testing.assert_array_equal(values(gray, 1)[0], gray.astype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.float32])
+def test_wider_values_are_stretched_to_the_unit_range_in_their_order(dtype):
+    gray = (1000 + 20 * np.random.default_rng(0).permutation(40 * 50)).reshape(40, 50).astype(dtype)
+    stretched = values(gray, 1)[0]
+    assert stretched.min() == 0
+    assert stretched.max() == 1
+    assert (np.diff(stretched.ravel()[np.argsort(gray.ravel())]) >= 0).all()
+    # 0.1 % of 2000 values at each end, and no more, are cut off.
+    assert np.count_nonzero((stretched == 0) | (stretched == 1)) <= 6
+
+
+def test_one_hot_pixel_does_not_darken_a_16_bit_picture():
+    gray = np.random.default_rng(0).integers(100, 200, (50, 50)).astype(np.uint16)
+    gray[3, 4] = 65535
+    assert np.median(values(gray, 1)) > 0.4
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.float64])
+def test_one_value_outside_the_unit_range_becomes_black(dtype):
+    assert (values(np.full((4, 4), 700, dtype)) == 0).all()
+
+
+def test_true_is_white_and_false_is_black():
+    mask = np.eye(6, dtype=bool)
+    np.testing.assert_array_equal(values(mask, 1)[0], mask)
+
+
+@pytest.mark.parametrize("gray", [random_bytes(5, 7), random_bytes(5, 7, 1)], ids=["HW", "HW1"])
+def test_gray_is_repeated(gray):
+    planes = values(gray)
+    assert planes.shape == (3, 5, 7)
+    for plane in planes:
+        np.testing.assert_array_equal(plane, gray.reshape(5, 7) / np.float32(255))
+
+
+def test_missing_channels_are_the_mean_of_the_others():
+    two = random_bytes(5, 7, 2)
+    planes = values(two)
+    np.testing.assert_allclose(planes[:2], np.moveaxis(two, 2, 0) / 255, rtol=1e-5)
+    np.testing.assert_allclose(planes[2], two.mean(2) / 255, rtol=1e-5)
+
+
+@pytest.mark.parametrize("channels", [4, 5, 16])
+def test_many_channels_become_three_in_the_unit_range(channels):
+    planes = values(random_bytes(9, 8, channels))
+    assert planes.shape == (3, 9, 8)
+    assert planes.dtype == np.float32
+    assert planes.min() == 0
+    assert planes.max() == 1
+
+
+def test_the_first_component_of_many_channels_shows_where_they_vary_most():
+    many = np.full((6, 20, 5), 90, np.uint8)
+    many[..., 1] = many[..., 3] = np.where(np.arange(20) < 10, 0, 200)
+    first = values(many)[0]
+    assert np.ptp(first[:, :10]) < 1e-5
+    assert np.ptp(first[:, 10:]) < 1e-5
+    assert first[0, 15] - first[0, 5] > 0.9
+
+
+def test_colour_for_a_gray_network_is_the_mean():
+    colour = random_bytes(5, 7, 3)
+    np.testing.assert_allclose(values(colour, 1)[0], colour.mean(2) / 255, rtol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(40, 30), (8, 8), (16, 16), (1, 40)])
+def test_channels_of_a_tensor_may_come_first_or_last(shape):
+    colour = random_bytes(*shape, 3)
+    last, first = torch.from_numpy(colour), torch.from_numpy(colour).permute(2, 0, 1)
+    np.testing.assert_array_equal(values(last), values(colour))
+    np.testing.assert_array_equal(values(first), values(colour))
+
+
+def test_a_tensor_that_wants_gradients_is_taken():
+    gray = torch.rand(6, 5, requires_grad=True)
+    np.testing.assert_array_equal(values(gray, 1)[0], gray.detach().numpy())
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "LA", "1", "P", "I;16"])
+def test_a_pil_image_is_what_its_file_is(tmp_path, mode):
+    image = Image.fromarray(random_bytes(6, 8, 3))
+    image = Image.fromarray(random_bytes(6, 8).astype(np.uint16)) if mode == "I;16" else image.convert(mode)
+    image.save(tmp_path / "picture.png")
+    np.testing.assert_array_equal(values(image), values(tmp_path / "picture.png"))
+    np.testing.assert_array_equal(values(image), values(str(tmp_path / "picture.png")))
+
+
+def test_values_that_are_not_finite_are_counted():
+    gray = np.zeros((4, 5))
+    gray[0, :3] = np.nan, np.inf, -np.inf
+    with pytest.raises(ValueError, match=r"image must be finite; 3 of 20 values"):
+        values(gray)
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (4, 4, 17), (2, 4, 4, 3), (0, 4), (4, 0, 3), (4, 4, 0)])
+def test_what_has_no_pictures_shape_is_refused_with_it(shape):
+    with pytest.raises(ValueError, match=re.escape(f"got shape {shape}")):
+        values(np.zeros(shape))
+
+
+@pytest.mark.parametrize("image", [np.full((3, 3), "a"), np.full((3, 3), 1j), None], ids=["text", "complex", "None"])
+def test_what_holds_no_numbers_is_refused(image):
+    with pytest.raises(TypeError, match="image must hold numbers"):
+        values(image)
+
+
+def test_a_large_picture_is_averaged_over_blocks():
+    gray = random_bytes(12, 18)
+    picture = as_picture(gray, 1, max_pixels=24)
+    assert picture.factor == 3
+    np.testing.assert_allclose(picture.values[0], gray.reshape(4, 3, 6, 3).mean((1, 3)) / 255, rtol=1e-5)
+    assert picture.original is gray
+
+
+def test_cut_blocks_average_the_pixels_they_have():
+    gray = np.full((7, 5), 51, np.uint8)
+    np.testing.assert_allclose(as_picture(gray, 1, max_pixels=4).values, 0.2, rtol=1e-6)
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 200))
+def test_reduced_labels_come_back_at_the_pictures_size(height, width, max_pixels):
+    picture = as_picture(np.zeros((height, width), np.uint8), 1, max_pixels)
+    small = np.arange(picture.values[0].size).reshape(picture.values.shape[1:])
+    full = picture.restore_labels(small)
+    assert full.shape == (height, width)
+    # Every block is seen, and reducing takes it back.
+    np.testing.assert_array_equal(np.unique(full), small.ravel())
+    np.testing.assert_array_equal(picture.reduce_labels(full, "init"), small)
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 200), st.data())
+def test_a_single_marked_pixel_marks_its_block_only(height, width, max_pixels, data):
+    picture = as_picture(np.zeros((height, width), np.uint8), 1, max_pixels)
+    y, x = data.draw(st.integers(0, height - 1)), data.draw(st.integers(0, width - 1))
+    marks = np.full((height, width), -1)
+    marks[y, x] = 2
+    reduced = picture.reduce_marks(marks, "scribbles")
+    assert reduced.shape == picture.values.shape[1:]
+    assert np.argwhere(reduced != -1).tolist() == [[y // picture.factor, x // picture.factor]]
+    assert reduced.max() == 2
+
+
+@pytest.mark.parametrize("max_pixels", [MANY, 10])
+@pytest.mark.parametrize("method", ["reduce_labels", "reduce_marks"])
+def test_labels_of_another_size_are_refused_by_their_name(method, max_pixels):
+    picture = as_picture(np.zeros((8, 9), np.uint8), 1, max_pixels)
+    with pytest.raises(ValueError, match=r"init must have the picture's size \(8, 9\), got \(9, 8\)"):
+        getattr(picture, method)(np.zeros((9, 8), np.int64), "init")
