@@ -67,7 +67,7 @@ class Domain:
         between = (1,) * (x.ndim - 3)
         linked, count = (each.reshape(len(each), *between, *each.shape[1:]) for each in self._links(step, x.dtype))
         here, there = _pair(x, step)
-        gap = (there - here) * linked
+        gap = torch.where(linked, there - here, 0)  # not a product: what is not linked may be NaN
         total = x.new_zeros(x.shape)  # not zeros_like: x may be expanded, with strides of 0
         # Forward plus backward difference: an order of summation that flips leave unchanged to the bit.
         for part in _pair(total, step):
@@ -78,10 +78,10 @@ class Domain:
         """Which pairs along a step belong together; and the divisor: neighbours present times the step's length."""
         if step not in self._linked:
             here, there = _pair(self.labels, step)
-            linked = ((here == there) & (here >= 0)).to(dtype)
+            linked = (here == there) & (here >= 0)
             count = torch.zeros(self.labels.shape, dtype=dtype, device=linked.device)
             for part in _pair(count, step):
-                part += linked
+                part += linked.to(dtype)
             self._linked[step] = linked, count.clamp_min(1) * sqrt(step[0] ** 2 + step[1] ** 2)
         return self._linked[step]
 
