@@ -4,6 +4,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
+# Threads that spin while they wait make small tensor operations ten times slower on a machine that is shared.
+export OMP_WAIT_POLICY ?= PASSIVE
+
 .PHONY: demo test lint clean
 .DELETE_ON_ERROR:
 

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from . import metrics, poisson
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from ._version import __version__
-from .evolution import EvolutionConfig
-from .network import STDNN, STDNNConfig
-from .poisson import smooth
-from .segmentation import Segmentation
-from .segmenter import Segmenter
+
+if TYPE_CHECKING:
+    from . import datasets, metrics, poisson
+    from .evaluate import evaluate
+    from .evolution import EvolutionConfig
+    from .network import STDNN, STDNNConfig
+    from .poisson import smooth
+    from .segmentation import Segmentation
+    from .segmenter import Segmenter
+
+#: Public name → the module it comes from. Imported on first use, so that the command line starts at once.
+_SOURCES = {
+    "datasets": "datasets",
+    "metrics": "metrics",
+    "poisson": "poisson",
+    "EvolutionConfig": "evolution",
+    "STDNN": "network",
+    "STDNNConfig": "network",
+    "Segmentation": "segmentation",
+    "Segmenter": "segmenter",
+    "evaluate": "evaluate",
+    "smooth": "poisson",
+}
 
 __all__ = [
     "STDNN",
@@ -17,7 +37,22 @@ __all__ = [
     "Segmentation",
     "Segmenter",
     "__version__",
+    "datasets",
+    "evaluate",
     "metrics",
     "poisson",
     "smooth",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _SOURCES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(f".{_SOURCES[name]}", __name__)
+    value = module if name == _SOURCES[name] and name != "evaluate" else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

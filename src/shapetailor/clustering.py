@@ -67,7 +67,7 @@ def _leading(matrix: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
     if 4 * count + 20 > size:
         values, vectors = scipy.linalg.eigh(matrix, subset_by_index=[size - count, size - 1])
     else:  # Lanczos: a few products with the matrix instead of its whole reduction
-        values, vectors = scipy.sparse.linalg.eigsh(matrix, count, which="LA", v0=np.cos(np.arange(size)), tol=1e-6)
+        values, vectors = scipy.sparse.linalg.eigsh(matrix, count, which="LA", v0=np.ones(size))
     return values, vectors
 
 

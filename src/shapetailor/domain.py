@@ -70,8 +70,8 @@ class Domain:
         gap = torch.where(linked, there - here, 0)  # not a product: what is not linked may be NaN
         total = x.new_zeros(x.shape)  # not zeros_like: x may be expanded, with strides of 0
         # Forward plus backward difference: an order of summation that flips leave unchanged to the bit.
-        for part in _pair(total, step):
-            part += gap
+        for end in (0, 1):  # the view is taken anew: the first addition may have made `total` part of a graph
+            _pair(total, step)[end].add_(gap)
         return total / count
 
     def _links(self, step: tuple[int, int], dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -298,7 +298,11 @@ def _slope_and_curvature(phi: NDArray[np.float32]) -> tuple[Array, Array]:
     curvature = np.gradient(dy / safe, axis=0) + np.gradient(dx / safe, axis=1)
     curvature[size < 1e-6] = 0.0
     inner = (slice(2, -2), slice(2, -2))
-    return size[inner], np.clip(curvature[inner], -1.0, 1.0)
+    # Central differences vanish on regions one pixel thin, which could never move then: take the steeper side.
+    steps = [np.abs(np.diff(padded, axis=axis)) for axis in (0, 1)]
+    steep_y = np.maximum(steps[0][1:], steps[0][:-1])[1:-1, 2:-2]
+    steep_x = np.maximum(steps[1][:, 1:], steps[1][:, :-1])[2:-2, 1:-1]
+    return np.sqrt(steep_y**2 + steep_x**2), np.clip(curvature[inner], -1.0, 1.0)
 
 
 def _shape_terms(labels: Labels, edge_gradient: Array, count: int) -> NDArray[np.float32]:

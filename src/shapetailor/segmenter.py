@@ -103,9 +103,10 @@ class Segmenter:
             raise ValueError(f"start must be one of {get_args(Start)}, got {start!r}")
         picture = as_picture(image, self.net.config.image_channels, self.max_pixels)
         marks = None if scribbles is None else maps.from_scribbles(scribbles)
+        first = None if init is None else _as_start(init)
+        count = _count(regions, first, marks)
         fixed = None if marks is None else picture.reduce_marks(marks, "scribbles")
-        given = None if init is None else picture.reduce_labels(_as_start(init), "init")
-        count = _count(regions, given, fixed)
+        given = None if first is None else picture.reduce_labels(first, "init")
         net = self._network(max(picture.values.shape[1:]))
         with torch.no_grad():
             prepared = net.prepare(torch.from_numpy(picture.values)[None].to(self.device))

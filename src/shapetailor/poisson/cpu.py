@@ -26,7 +26,7 @@ Task = Callable[[], tuple[str, int, float]]
 #: Condition number above which multigrid is the faster one, for one α and for several that share their terms.
 CROSSOVER, SHARED_CROSSOVER = 1500.0, 4500.0
 #: Padded pixels times channels that one multigrid task may hold: channels share its overhead, memory limits it.
-LANE_PIXELS, FEWEST_LANES, MOST_LANES = 2**21, 8, 32
+LANE_PIXELS, FEWEST_LANES, MOST_LANES = 2**21, 8, 10
 #: Pixels times channels that a Chebyshev task may hold.
 TASK_PIXELS = 2**22
 

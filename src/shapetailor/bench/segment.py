@@ -1,0 +1,239 @@
+"""`shapetailor bench segment`: whole segmentations with our solver, against a cold torch solver and scikit-image.
+
+A picture of two generated textures is segmented from the paper's boxes by each shipped model: with our solver, and
+by the same evolution with backend="torch", plain Chebyshev steps from zero. Chan–Vese and the random walker of
+scikit-image are there for scale; they solve easier problems.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import distance_transform_edt
+from skimage.color import rgb2gray
+from skimage.segmentation import chan_vese, random_walker
+
+from .. import metrics
+from ..datasets.mosaics import mosaic
+from ..datasets.sample import Sample
+from ..datasets.textures import texture
+from ..evolution import EvolutionConfig
+from ..poisson.solve import Backend
+from ..segmenter import Segmenter
+from .measure import NOTHING, Outcome, best_times, machine, progress, text_table
+from .report import duration, heading, targets, verdict
+
+Labels = NDArray[np.int64]
+Data = dict[str, Any]
+
+SIZES, QUICK_SIZES = (256, 512), (64,)
+ITERATIONS, FEW = 20, 3
+#: Model → iterations in comparisons that would take too long otherwise.
+MODELS = {"paper": FEW, "texture": ITERATIONS}
+TEXTURES = ("weave", "pebbles")
+MANY = 20
+#: Share of pixels on which two solvers must agree.
+AGREEMENT = 0.95
+#: The targets' size, seconds, times faster than the cold solver, growth of time per pixel, time of 20 regions over 2.
+TARGET_SIZE, TARGET_SECONDS, TARGET_SPEED, TARGET_GROWTH, TARGET_MANY = 256, 2.0, 20.0, 1.5, 2.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """One segmentation to time; `init` starts from so many random cells instead of two boxes."""
+
+    model: str
+    size: int
+    iterations: int
+    backend: Backend = "auto"
+    init: int | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a case took: accepted iterations, calls of the network, the best time, and the agreement with the truth."""
+
+    case: Case
+    iterations: int
+    calls: int
+    seconds: float
+    rand: float
+    labels: Labels
+
+
+def run(sizes: Sequence[int] | None = None, quick: bool = False) -> Outcome:
+    """Measure everything and report it."""
+    chosen = sorted(set(sizes or (QUICK_SIZES if quick else SIZES)))
+    if min(chosen) < 32:
+        raise ValueError(f"sizes must be at least 32 pixels, got {min(chosen)}")
+    begin, where = time.perf_counter(), machine()
+    rows = [measure(case) for case in cases(chosen, quick)]
+    others = scale(chosen[0])
+    agreements = compare(rows)
+    data: Data = {
+        "benchmark": "segment",
+        "machine": where,
+        "settings": {"sizes": chosen, "iterations": ITERATIONS, "few": FEW, "textures": TEXTURES},
+        "rows": [asdict(row.case) | _figures(row) for row in rows],
+        "others": others,
+        "agreement": agreements,
+        "targets": judge(rows, chosen[0]),
+    }
+    data["seconds"] = time.perf_counter() - begin
+    return Outcome(_report(data), data, min(agreements.values()) >= AGREEMENT)
+
+
+def cases(sizes: Sequence[int], quick: bool) -> list[Case]:
+    """List what is timed: the full run, cold against ours, growth with the size, many regions."""
+    base, wanted = sizes[0], []
+    for model, usual in MODELS.items():
+        iterations = FEW if quick else usual
+        if not quick:
+            wanted.append(Case(model, base, ITERATIONS))
+        wanted += [Case(model, base, iterations, "torch")]
+        wanted += [Case(model, size, iterations) for size in sizes]
+        wanted += [Case(model, base, FEW, init=count) for count in (2, MANY)]
+    return list(dict.fromkeys(wanted))
+
+
+def measure(case: Case) -> Row:
+    """Segment, count what was done, and take the best of up to three times if it is short."""
+    segmenter = Segmenter.from_pretrained(case.model)
+    segmenter.net.backend = case.backend
+    calls: list[int] = []
+    segmenter.net.register_forward_hook(lambda *_: calls.append(1))
+    settings = EvolutionConfig(iterations=case.iterations)
+    segmenter.segment(picture(32).image, 2, start="boxes", evolution=settings)  # compile, start what starts once
+    sample = picture(case.size)
+    cells_or_boxes: Data = {"regions": 2, "start": "boxes"} if case.init is None else {"init": cells(case)}
+    call = partial(segmenter.segment, sample.image, evolution=settings, **cells_or_boxes)
+    calls.clear()
+    begin = time.perf_counter()
+    result = call()
+    seconds, count = time.perf_counter() - begin, len(calls)
+    best = best_times({"": call}, 3.0, 3, {"": seconds})[""]
+    progress(f"{case}: {duration(best)}, {result.iterations} iterations, {count} calls")
+    rand = metrics.adjusted_rand(result.labels, sample.truths[0])
+    return Row(case, result.iterations, count, best, float(rand), result.labels)
+
+
+def picture(size: int) -> Sample:
+    """Make a picture of two textures, the same scene at every size but for its detail."""
+    rng = np.random.default_rng(5)
+    return mosaic([texture(family, max(size, 64), rng, colour=True) for family in TEXTURES], size, rng)
+
+
+def cells(case: Case) -> Labels:
+    """Cut a picture into the cells of random points, each with what is nearest to it."""
+    rng = np.random.default_rng(0)
+    points = np.full((case.size, case.size), -1, np.int64)
+    flat = rng.choice(points.size, case.init, replace=False)
+    points.flat[flat] = np.arange(len(flat))
+    rows, columns = distance_transform_edt(points < 0, return_distances=False, return_indices=True)
+    nearest: Labels = points[rows, columns]
+    return nearest
+
+
+def scale(size: int) -> list[Data]:
+    """Time scikit-image's methods on the same picture, at their default settings."""
+    sample = picture(size)
+    gray, truth = rgb2gray(sample.image), sample.truths[0]
+    # The walker is shown the innermost fifth of each region; Chan–Vese knows nothing and has no texture model.
+    depth = [distance_transform_edt(truth == k) for k in (0, 1)]
+    seeds = sum((k + 1) * (depth[k] > 0.8 * depth[k].max()) for k in (0, 1))
+    calls: dict[str, Callable[[], Any]] = {
+        f"chan_vese, {ITERATIONS} iterations": partial(chan_vese, gray, max_num_iter=ITERATIONS),
+        "chan_vese": partial(chan_vese, gray),
+        "random_walker": partial(random_walker, sample.image, seeds, mode="cg_j", channel_axis=-1),
+    }
+    times = best_times(calls, 1.0, 3)
+    found = {name: np.asarray(call()).astype(np.int64) for name, call in calls.items()}
+    return [
+        {"method": name, "seconds": times[name], "rand": float(metrics.adjusted_rand(found[name], truth))}
+        for name in calls
+    ]
+
+
+def compare(rows: Sequence[Row]) -> dict[str, float]:
+    """Return, for each model, on what share of the pixels ours and the cold solver agree."""
+    found = {}
+    for cold in rows:
+        if cold.case.backend == "torch":
+            ours = next(row for row in rows if row.case == replace(cold.case, backend="auto"))
+            found[cold.case.model] = float(np.mean(ours.labels == cold.labels))
+    return found
+
+
+def judge(rows: Sequence[Row], base: int) -> list[Data]:
+    """Compare what was measured with the targets, which are for 256² as the smallest size."""
+    if base != TARGET_SIZE:
+        return []
+    by_case = {row.case: row for row in rows}
+    verdicts = []
+    for model in MODELS:
+        of_model = [row for row in rows if row.case.model == model]
+        full = by_case.get(Case(model, base, ITERATIONS))
+        if full:
+            what = f"{model}: seconds at {base}², 2 regions, {ITERATIONS} iterations"
+            verdicts.append(verdict(what, full.seconds, TARGET_SECONDS, at_least=False))
+        (cold,) = (row for row in of_model if row.case.backend == "torch")
+        ours = by_case[replace(cold.case, backend="auto")]
+        what = f"{model}: times faster than the cold torch solver at {base}²"
+        verdicts.append(verdict(what, cold.seconds / ours.seconds, TARGET_SPEED, at_least=True))
+        for row in of_model:
+            if row.case == replace(ours.case, size=row.case.size) and row.case.size > base:
+                what = f"{model}: time per pixel and network call at {row.case.size}² over {base}²"
+                verdicts.append(verdict(what, _unit(row) / _unit(ours), TARGET_GROWTH, at_least=False))
+        two, many = (by_case[Case(model, base, FEW, init=count)] for count in (2, MANY))
+        what = f"{model}: time of {MANY} regions over 2 at {base}², {FEW} iterations"
+        verdicts.append(verdict(what, many.seconds / two.seconds, TARGET_MANY, at_least=False))
+    return verdicts
+
+
+def _unit(row: Row) -> float:
+    return row.seconds / row.calls / row.case.size**2
+
+
+def _figures(row: Row) -> Data:
+    return {"accepted": row.iterations, "calls": row.calls, "seconds": row.seconds, "adjusted_rand": row.rand}
+
+
+def _report(data: Data) -> str:
+    words = (
+        "\nOne picture of two textures; each time is of a whole Segmenter.segment, best of up to three where short."
+        "\nDone: accepted updates of the regions (the evolution stops when they stand still). Calls: of the network,"
+        "\none for each region that changed, in its bounding box. ARI: adjusted Rand index with the truth."
+    )
+    lines = [
+        [
+            row["model"],
+            "ours" if row["backend"] == "auto" else "cold torch",
+            f"{row['size']}²",
+            f"{row['init']} cells" if row["init"] else "2 boxes",
+            f"{row['accepted']} of {row['iterations']}",
+            str(row["calls"]),
+            duration(row["seconds"]),
+            duration(row["seconds"] / row["calls"]),
+            f"{row['adjusted_rand']:.2f}",
+        ]
+        for row in data["rows"]
+    ]
+    head = ["model", "solver", "size", "start", "done", "calls", "time", "time / call", "ARI"]
+    size = data["settings"]["sizes"][0]
+    other = [[row["method"], duration(row["seconds"]), f"{row['rand']:.2f}"] for row in data["others"]]
+    agreement = ", ".join(f"{model} {share:.1%}" for model, share in data["agreement"].items()) or NOTHING
+    parts = [
+        heading("Segmentation benchmark", data["machine"]) + words,
+        text_table(head, lines),
+        f"scikit-image at {size}², for scale\n\n" + text_table(["method", "time", "ARI"], other),
+        f"Pixels on which ours and the cold solver agree: {agreement} (at least {AGREEMENT:.0%} wanted)",
+    ]
+    if data["targets"]:
+        parts.append("Targets\n\n" + targets(data["targets"]))
+    return "\n\n\n".join(parts)

@@ -1,0 +1,81 @@
+"""The segmentation benchmark: its cases, its pictures, its checks and its judgement."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from shapetailor.bench import segment
+from shapetailor.bench.segment import FEW, ITERATIONS, MANY, Case, Row
+
+
+def row(case, seconds, labels=0, calls=10):
+    return Row(case, case.iterations, calls, seconds, 1.0, np.full((4, 4), labels))
+
+
+def test_every_comparison_has_both_its_sides():
+    found = segment.cases([256, 512], quick=False)
+    assert len(set(found)) == len(found)
+    for model in segment.MODELS:
+        assert Case(model, 256, ITERATIONS) in found
+        assert {Case(model, 256, FEW, init=2), Case(model, 256, FEW, init=MANY)} <= set(found)
+        (cold,) = (case for case in found if case.model == model and case.backend == "torch")
+        assert {replace(cold, backend="auto"), replace(cold, backend="auto", size=512)} <= set(found)
+
+
+def test_pictures_have_two_regions_and_are_always_the_same():
+    one, two = segment.picture(48), segment.picture(48)
+    assert np.array_equal(one.image, two.image)
+    assert np.unique(one.truths[0]).tolist() == [0, 1]
+
+
+def test_cells_are_those_nearest_to_their_points():
+    labels = segment.cells(Case("texture", 40, FEW, init=5))
+    assert labels.shape == (40, 40)
+    assert np.unique(labels).tolist() == [0, 1, 2, 3, 4]
+    across = (labels[:, 1:] != labels[:, :-1]).sum() + (labels[1:] != labels[:-1]).sum()
+    assert across < 40 * 10  # cells, not confetti
+
+
+def test_a_case_is_segmented_and_its_work_is_counted():
+    found = segment.measure(Case("texture", 48, 2, init=3))
+    assert found.labels.shape == (48, 48)
+    assert 0 <= found.iterations <= 2
+    assert found.calls >= 3  # at least every region once
+    assert found.seconds > 0
+
+
+def test_both_solvers_give_the_same_regions():
+    cold = segment.measure(Case("texture", 48, 2, "torch"))
+    ours = segment.measure(Case("texture", 48, 2))
+    assert segment.compare([cold, ours]) == {"texture": pytest.approx(1.0, abs=1 - segment.AGREEMENT)}
+
+
+def test_regions_that_differ_are_noticed():
+    case = Case("texture", 48, 2)
+    assert segment.compare([row(replace(case, backend="torch"), 1.0, 1), row(case, 1.0, 0)]) == {"texture": 0.0}
+
+
+def test_targets_are_judged_on_the_rows_they_name():
+    rows = []
+    for model, few in segment.MODELS.items():
+        base = Case(model, 256, few)
+        rows += [row(Case(model, 256, ITERATIONS), 1.5), row(base, 1.5), row(replace(base, backend="torch"), 15.0)]
+        rows += [row(replace(base, size=512), 12.0, calls=20)]
+        rows += [row(Case(model, 256, FEW, init=2), 2.0), row(Case(model, 256, FEW, init=MANY), 5.0)]
+    verdicts = [(round(each["value"], 6), each["reached"]) for each in segment.judge(rows, 256)]
+    assert verdicts == [(1.5, True), (10.0, False), (1.0, True), (2.5, False)] * 2
+    assert segment.judge(rows, 128) == []
+
+
+def test_scikit_image_is_timed_and_compared_with_the_truth():
+    found = segment.scale(48)
+    assert [each["method"] for each in found] == ["chan_vese, 20 iterations", "chan_vese", "random_walker"]
+    assert all(each["seconds"] > 0 and -1 <= each["rand"] <= 1 for each in found)
+
+
+def test_tiny_pictures_are_refused():
+    with pytest.raises(ValueError, match="at least 32 pixels, got 16"):
+        segment.run([16])
