@@ -9,7 +9,6 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from . import datasets, metrics, poisson
-    from .evaluate import evaluate
     from .evolution import EvolutionConfig
     from .network import STDNN, STDNNConfig
     from .poisson import smooth
@@ -26,7 +25,6 @@ _SOURCES = {
     "STDNNConfig": "network",
     "Segmentation": "segmentation",
     "Segmenter": "segmenter",
-    "evaluate": "evaluate",
     "smooth": "poisson",
 }
 
@@ -38,7 +36,6 @@ __all__ = [
     "Segmenter",
     "__version__",
     "datasets",
-    "evaluate",
     "metrics",
     "poisson",
     "smooth",
@@ -49,7 +46,7 @@ def __getattr__(name: str) -> Any:
     if name not in _SOURCES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(f".{_SOURCES[name]}", __name__)
-    value = module if name == _SOURCES[name] and name != "evaluate" else getattr(module, name)
+    value = module if name == _SOURCES[name] else getattr(module, name)
     globals()[name] = value
     return value
 
