@@ -20,7 +20,7 @@ def test_every_comparison_has_both_its_sides():
     assert len(set(found)) == len(found)
     for model in segment.MODELS:
         assert Case(model, 256, ITERATIONS) in found
-        assert {Case(model, 256, FEW, init=2), Case(model, 256, FEW, init=MANY)} <= set(found)
+        assert {Case(model, 256, FEW, cells=2), Case(model, 256, FEW, cells=MANY)} <= set(found)
         (cold,) = (case for case in found if case.model == model and case.backend == "torch")
         assert {replace(cold, backend="auto"), replace(cold, backend="auto", size=512)} <= set(found)
 
@@ -32,15 +32,21 @@ def test_pictures_have_two_regions_and_are_always_the_same():
 
 
 def test_cells_are_those_nearest_to_their_points():
-    labels = segment.cells(Case("texture", 40, FEW, init=5))
+    labels = segment.start(Case("texture", 40, FEW, cells=5), np.zeros((40, 40), np.int64))
     assert labels.shape == (40, 40)
     assert np.unique(labels).tolist() == [0, 1, 2, 3, 4]
     across = (labels[:, 1:] != labels[:, :-1]).sum() + (labels[1:] != labels[:-1]).sum()
     assert across < 40 * 10  # cells, not confetti
 
 
+def test_the_start_is_the_inner_half_of_a_region():
+    truth = np.zeros((1, 12), np.int64)
+    truth[:, :8] = 1
+    assert segment.start(Case("texture", 12, FEW), truth).tolist() == [[1, 1, 1, 1] + [0] * 8]
+
+
 def test_a_case_is_segmented_and_its_work_is_counted():
-    found = segment.measure(Case("texture", 48, 2, init=3))
+    found = segment.measure(Case("texture", 48, 2, cells=3))
     assert found.labels.shape == (48, 48)
     assert 0 <= found.iterations <= 2
     assert found.calls >= 3  # at least every region once
@@ -62,9 +68,9 @@ def test_targets_are_judged_on_the_rows_they_name():
     rows = []
     for model, few in segment.MODELS.items():
         base = Case(model, 256, few)
-        rows += [row(Case(model, 256, ITERATIONS), 1.5), row(base, 1.5), row(replace(base, backend="torch"), 15.0)]
-        rows += [row(replace(base, size=512), 12.0, calls=20)]
-        rows += [row(Case(model, 256, FEW, init=2), 2.0), row(Case(model, 256, FEW, init=MANY), 5.0)]
+        rows += [row(each, 0.75, calls=21) for each in {base, Case(model, 256, ITERATIONS)}]
+        rows += [row(replace(base, backend="torch"), 7.5, calls=21), row(replace(base, size=512), 12.0, calls=84)]
+        rows += [row(Case(model, 256, FEW, cells=2), 2.0), row(Case(model, 256, FEW, cells=MANY), 5.0)]
     verdicts = [(round(each["value"], 6), each["reached"]) for each in segment.judge(rows, 256)]
     assert verdicts == [(1.5, True), (10.0, False), (1.0, True), (2.5, False)] * 2
     assert segment.judge(rows, 128) == []

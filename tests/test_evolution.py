@@ -99,7 +99,7 @@ def test_the_energy_never_rises_and_there_is_one_for_each_iteration(regions):
 
 def test_a_blob_is_found_from_boxes():
     truth = blob()
-    result = run(noisy(truth, (0.2, 0.8), 0.03), boxes(truth.shape, 2))
+    result = run(noisy(truth, (0.2, 0.8)), boxes(truth.shape, 2))
     wrong = np.mean(result.labels != truth)
     assert min(wrong, 1 - wrong) < 0.01
     assert result.converged
@@ -133,6 +133,14 @@ def test_a_longer_boundary_costs_more_with_a_larger_beta():
     gray = noisy(truth, (0.4, 0.6), 0.15)
     lengths = [boundary_length(run(gray, truth, EvolutionConfig(beta=beta)).labels) for beta in (0.0, 1.0)]
     assert lengths[1] < lengths[0]
+
+
+def test_curvature_straightens_a_boundary_that_the_descriptors_leave_free():
+    gray = noisy(strips(64, 24, 40, height=32), (0.0, 0.5, 1.0), 0.01)
+    start = strips(64, 32, height=32)
+    start[4:12, 32:36], start[20:28, 28:32] = 0, 1  # bumps where both regions fit equally
+    result = run(gray, start, EvolutionConfig(beta=0.5))
+    assert boundary_length(result.labels) == boundary_length(strips(64, 32, height=32))
 
 
 def test_the_callback_sees_every_iteration_with_its_labels_and_energy():
@@ -182,6 +190,14 @@ def test_marks_may_name_a_region_that_the_start_has_not():
     marks[:, 36:] = 1
     result = run(truth, np.zeros_like(truth), fixed=marks)
     np.testing.assert_array_equal(result.labels, truth)
+
+
+@pytest.mark.parametrize("weak", [0.1, 0.3, 0.5])
+def test_a_boundary_of_little_contrast_moves_beside_one_of_much(weak):
+    truth = strips(60, 20, 40)
+    result = run(noisy(truth, (0.0, weak, 1.0), 0.01), strips(60, 12, 40))
+    np.testing.assert_array_equal(result.labels, truth)
+    assert (np.diff(result.energy) <= 0).all()
 
 
 def test_a_vanished_region_is_named_and_the_others_keep_their_numbers():

@@ -29,6 +29,9 @@ Descriptors = Callable[[Tensor, Tensor], Tensor]
 #: iteration, labels, energy → True to stop
 Callback = Callable[[int, Labels, float], bool | None]
 
+#: How many times longer Δτ becomes before regions that stand still count as converged.
+SHARPEST = 16.0
+
 
 @dataclass(frozen=True)
 class EvolutionConfig:
@@ -129,17 +132,20 @@ def evolve(
     regions = describe(labels, {})
     beta = config.beta * _median_cost(regions)
     result = Evolution(labels.copy(), [_energy(labels, regions, beta)])
-    move = config.move * max(1, align)
+    move, gain = config.move * max(1, align), 1.0
     stop = bool(callback and callback(0, result.labels, result.energy[0]))
     for iteration in range(1, config.iterations + 1):
         if stop:
             break
         extra = describe.shape_gradient(result.labels) if config.gradient == "exact" else None
-        proposal = _advance(result.labels, regions, count, beta, move, describe.reach, extra)
+        proposal = _advance(result.labels, regions, count, beta, move, gain, describe.reach, extra)
         if fixed is not None:
             proposal = np.where(fixed >= 0, fixed, proposal)
-        if np.array_equal(proposal, result.labels):  # step 11: the regions have converged
-            result.converged = True
+        if np.array_equal(proposal, result.labels):
+            if gain < SHARPEST:  # boundaries of little contrast may still have to move: a longer Δτ for all
+                gain = SHARPEST
+                continue
+            result.converged = True  # step 11
             break
         tried = describe(proposal, regions)
         energy = _energy(proposal, tried, beta)
@@ -242,6 +248,7 @@ def _advance(
     count: int,
     beta: float,
     move: float,
+    gain: float,
     reach: int,
     edge_gradient: Array | None,
 ) -> Labels:
@@ -260,7 +267,7 @@ def _advance(
     if not band.any():
         return labels
     # Δτ is chosen for stability: a boundary with the median difference moves by about `move` pixels, none by more.
-    scale = float(np.median(np.abs(difference[band]))) + 1e-12
+    scale = (float(np.median(np.abs(difference[band]))) + 1e-12) / gain
     new = phi.copy()
     for i, region in regions.items():
         box = (i, *region.box)

@@ -25,8 +25,8 @@ Task = Callable[[], tuple[str, int, float]]
 
 #: Condition number above which multigrid is the faster one, for one α and for several that share their terms.
 CROSSOVER, SHARED_CROSSOVER = 1500.0, 4500.0
-#: Padded pixels times channels that one multigrid task may hold: channels share its overhead, memory limits it.
-LANE_PIXELS, FEWEST_LANES, MOST_LANES = 2**21, 8, 10
+#: Padded pixels times channels that one multigrid task may hold: channels share its overhead, memory limits them.
+LANE_PIXELS, FEWEST_LANES, MOST_LANES = 2**21, 8, 12
 #: Pixels times channels that a Chebyshev task may hold.
 TASK_PIXELS = 2**22
 
@@ -263,7 +263,8 @@ class _Job:
 
     def _multigrid(self, image: int, solves: list[tuple[int, int]]) -> Iterator[Task]:
         limit = max(FEWEST_LANES, min(MOST_LANES, LANE_PIXELS // self.grids[0].size))
-        for group in _cut(solves, min(limit, self._share(len(solves), 2**62))):
+        even = self._share(len(solves), 2**62)
+        for group in _cut(solves, ceil(even / ceil(even / limit))):
             guess = None if self.guess is None else [self.guess[image, a, c] for a, c in group]
             yield partial(
                 _multigrid, self.grids[image], [float(self.alpha[a, c]) for a, c in group], self.conductance, self.tol,

@@ -253,7 +253,7 @@ class Solver:
         goal = tol * size
         # What one pass of CG in this precision can be trusted to gain before the residual is taken anew.
         trust = 1e-4 if b.dtype == np.float32 else 1e-9
-        r, p, q, z = np.zeros((4, *b.shape), b.dtype)
+        r, p, z = np.zeros((3, *b.shape), b.dtype)
         correction = np.zeros_like(b) if b.dtype != x.dtype else x
         steps = 0
         while True:
@@ -262,13 +262,13 @@ class Solver:
             if steps >= max_steps or bool(np.all(norm <= goal)):
                 return float(_divide(norm, size, size > 0).max(initial=0.0)), steps
             target = np.maximum(0.7 * goal, trust * norm)
-            steps = self._conjugate_gradients(correction, r, p, q, z, target, steps, max_steps)
+            steps = self._conjugate_gradients(correction, r, p, z, target, steps, max_steps)
             if correction is not x:
                 x += correction
                 correction[:] = 0
 
     def _conjugate_gradients(
-        self, x: Array, r: Array, p: Array, q: Array, z: Array, goal: Array, steps: int, max_steps: int
+        self, x: Array, r: Array, p: Array, z: Array, goal: Array, steps: int, max_steps: int
     ) -> int:
         """Preconditioned CG on the residual r; a component that is at its goal is left alone."""
         zero = np.zeros((1, r.shape[1]), r.dtype)
@@ -280,9 +280,9 @@ class Solver:
             self._precondition(r, z)
             rz_old, rz = rz, _dots(self._runs, self._count, r, z)
             _new_direction(self._runs, z, _divide(rz, rz_old, active).astype(r.dtype), p)
-            _apply(*self._grid, self._alpha, zero, p, q)  # q = −A p
-            length = _divide(rz, -_dots(self._runs, self._count, p, q), active)
-            _advance(self._runs, length.astype(r.dtype), p, q, x, r)
+            _apply(*self._grid, self._alpha, zero, p, z)  # z has done its work and now holds −A p
+            length = _divide(rz, -_dots(self._runs, self._count, p, z), active)
+            _advance(self._runs, length.astype(r.dtype), p, z, x, r)
             steps += 1
         return steps
 
