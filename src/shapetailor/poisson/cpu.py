@@ -24,7 +24,7 @@ Array = NDArray[Any]
 Task = Callable[[], tuple[str, int, float]]
 
 #: Condition number above which multigrid is the faster one, for one α and for several that share their terms.
-CROSSOVER, SHARED_CROSSOVER = 1500.0, 4500.0
+CROSSOVER, SHARED_CROSSOVER = 1700.0, 4500.0
 #: Padded pixels times channels that one multigrid task may hold: channels share its overhead, memory limits them.
 LANE_PIXELS, FEWEST_LANES, MOST_LANES = 2**21, 8, 12
 #: Pixels times channels that a Chebyshev task may hold.
@@ -228,7 +228,9 @@ class _Job:
         return max(1, min(even, pixels // int(self.grids[0].size)))
 
     def _separate(self, image: int, a: int, channels: Array) -> Iterator[Task]:
-        for part in _cut(channels, self._share(len(channels), TASK_PIXELS)):
+        # Every n-th channel: neighbours tend to have like alphas, and a large one takes more steps.
+        count = ceil(len(channels) / self._share(len(channels), TASK_PIXELS)) if len(channels) else 0
+        for part in (channels[first::count] for first in range(count)):
             x, out = self.x[image, part], np.empty((len(part), *self.x.shape[2:]), self.x.dtype)
 
             def task(part: Array = part, x: Array = x, out: Array = out) -> tuple[str, int, float]:
