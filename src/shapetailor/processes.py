@@ -73,5 +73,6 @@ def joined(device: str) -> Iterator[Processes]:
     dist.init_process_group("nccl" if place.type == "cuda" else "gloo")
     try:
         yield Processes(rank, count, place)
+        dist.barrier()  # leave together: a process that goes while another still writes can abort on its way out
     finally:
         dist.destroy_process_group()
