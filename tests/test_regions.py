@@ -13,7 +13,6 @@ from scipy.ndimage import distance_transform_edt
 
 from shapetailor.regions import (
     UNMARKED,
-    band,
     boundary_length,
     bounding_box,
     boxes,
@@ -78,14 +77,6 @@ def test_a_pixel_dilates_to_a_disk(pixel, radius):
     y, x = np.mgrid[:21, :15]
     squares = (y - pixel[0]) ** 2 + (x - pixel[1]) ** 2
     np.testing.assert_array_equal(dilate(squares == 0, radius), squares <= radius**2)
-
-
-@given(MAPS, st.floats(0, 6))
-def test_band_is_the_union_of_the_regions_bands(labels, radius):
-    expected = np.zeros(labels.shape, dtype=bool)
-    for number in np.unique(labels):
-        expected |= (labels == number) & dilate(labels != number, radius)
-    np.testing.assert_array_equal(band(labels, radius), expected)
 
 
 def test_signed_distance_of_a_half_plane_counts_from_the_edge():

@@ -17,10 +17,9 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.ndimage import distance_transform_edt
 from torch import Tensor
 
-from .regions import boundary_length, bounding_box
+from .regions import boundary_length, bounding_box, dilate, signed_distance
 
 Labels = NDArray[np.int64]
 Array = NDArray[np.float64]
@@ -192,7 +191,7 @@ class _Describer:
         reach = self.reach
         box = bounding_box(mask, reach, max(1, self.align))
         inside = mask[box]
-        dilated = distance_transform_edt(~inside) <= reach  # step 4: D(R_i)
+        dilated = dilate(inside, reach)  # step 4: D(R_i)
         if self.whole is not None:
             features = self.whole[(slice(None), *box)]
         elif self.align:
@@ -283,10 +282,7 @@ def _advance(
 
 def _indicator(mask: NDArray[np.bool_], reach: int) -> NDArray[np.float32]:
     """Smooth indicator: 1/2 on the boundary, 1 and 0 from `reach` pixels inside and outside on."""
-    inner = distance_transform_edt(np.pad(mask, 1, mode="edge"))[1:-1, 1:-1]
-    outer = distance_transform_edt(~mask)
-    distance = np.where(mask, inner - 0.5, 0.5 - outer) if not mask.all() else np.full(mask.shape, float(reach))
-    return np.clip(0.5 + distance / (2.0 * reach), 0.0, 1.0).astype(np.float32)
+    return np.clip(0.5 + signed_distance(mask) / (2.0 * reach), 0.0, 1.0).astype(np.float32)
 
 
 def _best_other(cost: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -1,13 +1,12 @@
 """Label maps: H×W integer arrays that give every pixel the number of its region.
 
-Tessellations to start from, dilations and bands (steps 4 and 6 of Alg. 2), distances, boxes and lengths.
+Tessellations to start from, dilations (step 4 of Alg. 2), distances, boxes and lengths.
 Nothing here knows descriptors; a negative label means "in no region".
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -98,37 +97,23 @@ def from_scribbles(scribbles: npt.ArrayLike, regions: int | None = None) -> IntA
 
 
 def dilate(mask: BoolArray, radius: float) -> BoolArray:
-    """Return the pixels at most `radius` away (Euclidean, centre to centre) from `mask`: D(R), Alg. 2, step 4."""
-    return _over_disk(mask, radius, np.logical_or)
+    """Return the pixels at most `radius` away (Euclidean, centre to centre) from `mask`: D(R), Alg. 2, step 4.
 
-
-def band(labels: IntArray, radius: float) -> BoolArray:
-    """Return the pixels at most `radius` away from a pixel with another label.
-
-    That is the union over i of R_i ∩ D(Ω∖R_i), at a cost that does not depend on the number of regions.
+    Done by rows of the disk from its rim to its middle. A row of the disk is never shorter than the one before, so
+    widening goes on from row to row: about four passes over the image for each pixel of the radius.
     """
-    near: BoolArray = _over_disk(labels, radius, np.maximum) != _over_disk(labels, radius, np.minimum)
-    return near
-
-
-def _over_disk(values: Array, radius: float, combine: Callable[..., Array]) -> Array:
-    """Combine the values in a disk around each pixel, by rows of the disk from its rim to its middle.
-
-    A row of the disk is never shorter than the one before, so widening goes on from row to row: about
-    four passes over the image for each pixel of the radius.
-    """
-    height, width = values.shape
-    result = np.array(values)
-    widened, reach = np.array(values), 0
+    height, width = mask.shape
+    result = mask.copy()
+    widened, reach = mask.copy(), 0
     for dy in range(min(int(radius), height - 1), -1, -1):
         half = min(int(math.sqrt(radius**2 - dy**2)), width - 1)
         while reach < half:
             wider = widened.copy()
-            combine(wider[:, 1:], widened[:, :-1], out=wider[:, 1:])
-            combine(wider[:, :-1], widened[:, 1:], out=wider[:, :-1])
+            wider[:, 1:] |= widened[:, :-1]
+            wider[:, :-1] |= widened[:, 1:]
             widened, reach = wider, reach + 1
-        combine(result[dy:], widened[: height - dy], out=result[dy:])
-        combine(result[: height - dy], widened[dy:], out=result[: height - dy])
+        result[dy:] |= widened[: height - dy]
+        result[: height - dy] |= widened[dy:]
     return result
 
 
