@@ -76,6 +76,16 @@ class STDNN(nn.Module):
         )
 
     @property
+    def image_channels(self) -> int:
+        """Channels of the pictures that `prepare` takes."""
+        return self.config.image_channels
+
+    @property
+    def stride(self) -> int:
+        """Side of the blocks of pixels that the layers work on."""
+        return self.config.stride
+
+    @property
     def stages(self) -> list[Layer]:
         """All learned maps in their order; a ReLU follows each but the last."""
         return [stage for stage in (self.premix, *self.layers) if isinstance(stage, Layer)]
@@ -191,7 +201,9 @@ class STDNN(nn.Module):
         self.std.copy_(torch.where(std > floor, std, torch.ones_like(std)))
 
     def rescaled(self, resolution: int) -> STDNN:
-        """Return a copy for pictures of another longest side: same weights, alphas by the config's `alpha_rule`."""
+        """Return the network for another longest side of pictures: the same weights, alphas by `alpha_rule`."""
+        if resolution == self.config.resolution:
+            return self
         other = deepcopy(self)
         other.config = self.config.at_resolution(resolution)
         factor = self.config.alpha_factor(resolution)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 from math import isqrt
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, Self, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from . import regions as maps
 from . import starts
 from .checkpoint import load_model
 from .cleaning import remove_small
 from .evolution import Callback, EvolutionConfig, evolve
-from .network import STDNN
 from .pictures import as_picture
 from .segmentation import Segmentation
 
@@ -27,12 +26,34 @@ Start = Literal["best", "ncut", "kmeans", "boxes"]
 MOST_REGIONS = 8
 
 
+class Describer(Protocol):
+    """What computes descriptors: an `STDNN`, or any module that has these."""
+
+    @property
+    def image_channels(self) -> int:
+        """Channels of the pictures that `prepare` takes."""
+
+    @property
+    def stride(self) -> int:
+        """Side of the blocks of pixels it works on; 0 where it looks beyond regions and wants whole images."""
+
+    def prepare(self, image: Tensor) -> Tensor:
+        """Preprocess whole pictures (1, C, H, W) with values in 0..1."""
+
+    def rescaled(self, resolution: int) -> Self:
+        """Return the same for pictures of another longest side."""
+
+    def __call__(self, image: Tensor, labels: Tensor) -> Tensor:
+        """Prepared pictures and labels (1, H, W) in, descriptors (1, D, H, W) out; zero where labels are negative."""
+
+
 class Segmenter:
-    """Splits pictures into textured regions with a trained network.
+    """Splits pictures into textured regions by their descriptors.
 
     Parameters
     ----------
-    net : STDNN
+    net : Describer
+        A trained `STDNN`; other descriptors will do.
     device : str or torch.device
     max_pixels : int
         Larger pictures are reduced to about this size for the work; the label map has the full size again.
@@ -46,8 +67,10 @@ class Segmenter:
     ((64, 64), 2)
     """
 
-    def __init__(self, net: STDNN, device: str | torch.device = "cpu", max_pixels: int = 2**24) -> None:
-        self.net, self.device, self.max_pixels = net.to(device).eval(), torch.device(device), max_pixels
+    def __init__(self, net: Describer, device: str | torch.device = "cpu", max_pixels: int = 2**24) -> None:
+        self.net, self.device, self.max_pixels = net, torch.device(device), max_pixels
+        if isinstance(net, nn.Module):
+            net.to(device).eval()
 
     @classmethod
     def from_pretrained(cls, name_or_path: str | os.PathLike[str], device: str | torch.device = "cpu") -> Segmenter:
@@ -101,7 +124,7 @@ class Segmenter:
         """
         if start not in get_args(Start):
             raise ValueError(f"start must be one of {get_args(Start)}, got {start!r}")
-        picture = as_picture(image, self.net.config.image_channels, self.max_pixels)
+        picture = as_picture(image, self.net.image_channels, self.max_pixels)
         marks = None if scribbles is None else maps.from_scribbles(scribbles)
         first = None if init is None else _as_start(init)
         count = _count(regions, first, marks)
@@ -113,8 +136,8 @@ class Segmenter:
         if given is None:
             whole = self._describe(net, prepared, np.zeros(picture.values.shape[1:], np.int64))
             given, count = _start(whole, count, fixed, start, np.random.default_rng(seed))
-        run = evolve(prepared, given, net, evolution, fixed=fixed, align=net.config.stride, callback=callback)
-        labels = _finish(run.labels, fixed, net.config.stride, min_share)
+        run = evolve(prepared, given, net, evolution, fixed=fixed, align=net.stride, callback=callback)
+        labels = _finish(run.labels, fixed, net.stride, min_share)
         full = picture.restore_labels(labels)
         if marks is not None:
             full = np.where(marks >= 0, marks, full)
@@ -129,11 +152,11 @@ class Segmenter:
             seed=seed,
         )
 
-    def _network(self, side: int) -> STDNN:
+    def _network(self, side: int) -> Describer:
         """The network with its alphas for pictures of this longest side, by the model's own rule."""
-        return self.net if side == self.net.config.resolution else self.net.rescaled(side)
+        return self.net.rescaled(side)
 
-    def _describe(self, net: STDNN, prepared: Tensor, labels: Labels) -> NDArray[np.float32]:
+    def _describe(self, net: Describer, prepared: Tensor, labels: Labels) -> NDArray[np.float32]:
         with torch.no_grad():
             found: NDArray[np.float32] = net(prepared, torch.from_numpy(labels)[None].to(self.device))[0].cpu().numpy()
         return found

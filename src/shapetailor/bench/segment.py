@@ -21,6 +21,7 @@ from skimage.color import rgb2gray
 from skimage.segmentation import chan_vese, random_walker
 
 from .. import metrics
+from ..checkpoint import load_model
 from ..datasets.mosaics import mosaic
 from ..datasets.sample import Sample
 from ..datasets.textures import texture
@@ -106,10 +107,11 @@ def cases(sizes: Sequence[int], quick: bool) -> list[Case]:
 
 def measure(case: Case) -> Row:
     """Segment, count what was done, and take the best of up to three times if it is short."""
-    segmenter = Segmenter.from_pretrained(case.model)
-    segmenter.net.backend = case.backend
+    net = load_model(case.model)[0]
+    net.backend = case.backend
+    segmenter = Segmenter(net)
     calls: list[int] = []
-    segmenter.net.register_forward_hook(lambda *_: calls.append(1))
+    net.register_forward_hook(lambda *_: calls.append(1))
     settings = EvolutionConfig(iterations=case.iterations)
     segmenter.segment(picture(32).image, 2, evolution=settings)  # compile, start what starts once
     sample = picture(case.size)
