@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import ndimage
 
 from shapetailor import augment
-from shapetailor.augment import Batches, change_tones, cut_textures, grow, move_boundaries, perturbed_regions
+from shapetailor.augment import Batches, change_tones, cut_textures, grow, move_boundaries, perturbed_regions, turn
 from shapetailor.corpus import Corpus
 
 SIZE = 32
@@ -128,3 +128,45 @@ def test_textures_too_small_for_mosaics_leave_photographs():
     data = Corpus(torch.rand(2, 1, SIZE, SIZE), stripes, ("a", "b"))
     batch = Batches(data, seed=0)(0, range(4))
     assert batch.images.shape == (4, 1, SIZE, SIZE)
+
+
+def test_turning_by_a_quarter_moves_pixels_exactly():
+    image, truth = torch.rand(3, SIZE, SIZE), stripes_of(SIZE)
+    turned, labels = turn(image, truth, np.pi / 2)
+    torch.testing.assert_close(turned, image.rot90(1, (1, 2)), atol=1e-4, rtol=0)
+    assert torch.equal(labels, truth.rot90(1))
+
+
+@pytest.mark.parametrize("angle", [0.3, 1.0, 2.5])
+def test_turning_by_any_angle_fills_the_square_from_inside(angle):
+    # A frame of ones around zeros: the turned square is inscribed, so that it touches the frame in few places only.
+    image = torch.ones(1, SIZE, SIZE)
+    image[:, 1:-1, 1:-1] = 0
+    turned, labels = turn(image, stripes_of(SIZE), angle)
+    assert turned.mean() < 0.5 * image.mean()
+    assert set(labels.unique().tolist()) == {0, 1}
+
+
+def test_a_turn_that_would_lose_a_region_is_not_done():
+    truth = torch.zeros(SIZE, SIZE, dtype=torch.long)
+    truth[0, 0] = 1
+    image = torch.rand(1, SIZE, SIZE)
+    turned, labels = turn(image, truth, np.pi / 4)
+    assert turned is image
+    assert labels is truth
+
+
+def test_folders_are_drawn_equally_often_and_mosaics_do_not_mix_them():
+    few, many = 2, 6
+    dark, bright = torch.full((few, 1, SIZE, SIZE), 0.1), torch.full((many, 1, SIZE, SIZE), 0.9)
+    truths = stripes_of(SIZE).expand(few + many, -1, -1).contiguous()
+    names = tuple(f"{i}" for i in range(few + many))
+    data = Corpus(torch.cat([dark, bright]), truths, names, (0,) * few + (1,) * many)
+    images = Batches(data, seed=0)(0, range(60)).images.flatten(1)
+    is_dark = images.amax(1) < 0.4
+    assert bool((is_dark | (images.amin(1) > 0.4)).all()), "a mosaic mixes textures of two folders"
+    assert 15 < int(is_dark.sum()) < 45
+
+
+def stripes_of(size):
+    return (torch.arange(size) >= size // 2).long().expand(size, size).contiguous()

@@ -7,7 +7,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shapetailor.loss import RELATIVE_RIDGE, TEMPERATURE, assignment_loss, region_loss, scatter_loss
+from shapetailor.loss import (
+    RELATIVE_RIDGE,
+    TEMPERATURE,
+    assignment_loss,
+    region_loss,
+    scatter_loss,
+    separation_loss,
+)
 
 LOSSES = [region_loss, scatter_loss, assignment_loss]
 
@@ -168,3 +175,10 @@ def test_wrong_arguments_are_named():
         region_loss(torch.zeros(1, 1, 2, 2), torch.zeros(1, 2, 2))
     with pytest.raises(ValueError, match=r"got \(1, 1, 2, 2\) and \(1, 2, 3\)"):
         region_loss(torch.zeros(1, 1, 2, 2), torch.zeros(1, 2, 3, dtype=torch.long))
+
+
+def test_separation_is_the_sum_of_scatter_and_assignment():
+    torch.manual_seed(0)
+    descriptors, labels = torch.randn(3, 5, 6, 7), torch.randint(-1, 3, (3, 6, 7))
+    expected = scatter_loss(descriptors, labels) + assignment_loss(descriptors, labels)
+    assert torch.equal(separation_loss(descriptors, labels), expected)

@@ -3,10 +3,12 @@
 Sample `index` of step `step` depends on the seed and these two numbers alone, so that a resumed run, or one shared by
 several processes, sees the same batches as any other.
 
-*Mosaics* fill random smooth regions with textures cut from the training images' own regions, turned, scaled and
-lightly changed in brightness, contrast and tint. *Perturbed regions* are those that descriptors meet when an image is
-segmented: the whole image, boxes, the truth with a region grown or with its boundaries moved. They say where
-descriptors are computed; the loss compares with the true regions still.
+*Photographs* are turned, mirrored and lightly changed in brightness, contrast and tint. *Mosaics* fill random smooth
+regions with textures cut from the training images' own regions, turned, scaled and changed likewise. Several folders
+are drawn from equally often, and a mosaic has the textures of one: gray ones beside coloured ones would be too easy.
+*Perturbed regions* are those that descriptors meet when an image is segmented: the whole image, boxes, the truth with a
+region grown or with its boundaries moved. They say where descriptors are computed; the loss compares with the true
+regions still.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from .datasets import random_regions
 MOSAIC_SHARE = 0.5
 #: Mosaic regions are drawn once, coarsely, and turned at random; anew for each sample they would take too long.
 MASKS = 512
+#: Share of the photographs that are turned by any angle and enlarged, so that no corner is empty.
+TURNED_SHARE = 0.5
 MASK_SIDE = 64
 #: Least and greatest scale of a texture in a mosaic; much below 1 would alias.
 SCALES = (0.8, 1.6)
@@ -55,8 +59,10 @@ class Batches:
 
     def __init__(self, corpus: Corpus, seed: int, mosaics: bool = True, perturb: bool = True) -> None:
         self.corpus, self.seed, self.mosaics, self.perturb = corpus, seed, mosaics, perturb
-        self._textures = corpus.textures() if mosaics else np.zeros((0, 5), np.int64)
-        count = MASKS if len(self._textures) > 1 else 0
+        self._groups = [np.array(group) for group in corpus.groups]
+        textures = corpus.textures() if mosaics else np.zeros((0, 5), np.int64)
+        self._textures = [textures[np.isin(textures[:, 0], group)] for group in self._groups]
+        count = MASKS if max(map(len, self._textures)) > 1 else 0
         self._masks = [_coarse_mask(corpus.size, seed, each).to(corpus.truths.device) for each in range(count)]
 
     def __call__(self, step: int, indices: range) -> Batch:
@@ -66,23 +72,26 @@ class Batches:
         return Batch(images, truths, regions)
 
     def _sample(self, rng: np.random.Generator) -> tuple[Tensor, Tensor, Tensor]:
-        if self._masks and rng.random() < MOSAIC_SHARE:
-            image, truth = self._mosaic(rng)
+        group = int(rng.integers(len(self._groups)))
+        if len(self._textures[group]) > 1 and rng.random() < MOSAIC_SHARE:
+            image, truth = self._mosaic(self._textures[group], rng)
         else:
-            chosen = int(rng.integers(len(self.corpus.images)))
+            chosen = int(rng.choice(self._groups[group]))
             image, truth = self.corpus.images[chosen], self.corpus.truths[chosen]
             if self.mosaics:
                 quarter_turns, mirrored = int(rng.integers(4)), bool(rng.integers(2))
                 image, truth = (_turned(each, quarter_turns, mirrored) for each in (image, truth))
+                if rng.random() < TURNED_SHARE:
+                    image, truth = turn(image, truth, rng.uniform(0, 2 * np.pi))
                 image = change_tones(image[None], rng)[0]
         return image, truth, perturbed_regions(truth, rng) if self.perturb else truth
 
-    def _mosaic(self, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+    def _mosaic(self, textures: np.ndarray, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         mask = _refined(self._masks[int(rng.integers(len(self._masks)))], self.corpus.size)
         mask = _turned(mask, int(rng.integers(4)), bool(rng.integers(2)))
-        regions = min(int(mask.max()) + 1, len(self._textures))
+        regions = min(int(mask.max()) + 1, len(textures))
         mask = mask % regions
-        chosen = self._textures[rng.choice(len(self._textures), regions, replace=False)]
+        chosen = textures[rng.choice(len(textures), regions, replace=False)]
         patches = change_tones(cut_textures(self.corpus.images, chosen, rng), rng)
         filled = patches.gather(0, mask.expand(1, patches.shape[1], *mask.shape))[0]
         return filled, mask
@@ -116,6 +125,22 @@ def cut_textures(images: Tensor, rectangles: np.ndarray, rng: np.random.Generato
     corner = torch.as_tensor(np.stack([left, top], -1)).to(device)[:, None, None]
     folded = reach - (places.remainder(2 * reach) - reach).abs() + corner  # a triangle wave: mirrored copies
     return F.grid_sample(images[torch.as_tensor(number)], folded * (2 / (size - 1)) - 1, align_corners=True)
+
+
+def turn(image: Tensor, truth: Tensor, angle: float) -> tuple[Tensor, Tensor]:
+    """Turn an image (C, S, S) and its truth (S, S) about the centre, enlarged until the square is filled.
+
+    Where fewer than two regions would be left, nothing is done.
+    """
+    shrink = 1 / (abs(np.cos(angle)) + abs(np.sin(angle)))
+    rows = [[np.cos(angle), -np.sin(angle), 0], [np.sin(angle), np.cos(angle), 0]]
+    matrix = shrink * torch.tensor([rows], dtype=image.dtype, device=image.device)
+    places = F.affine_grid(matrix, [1, 1, *truth.shape], align_corners=False)
+    values = truth.to(image.dtype)[None, None]
+    labels = F.grid_sample(values, places, "nearest", "border", align_corners=False)[0, 0].to(truth.dtype)
+    if len(labels[labels >= 0].unique()) < 2:
+        return image, truth
+    return F.grid_sample(image[None], places, "bilinear", "border", align_corners=False)[0], labels
 
 
 def change_tones(images: Tensor, rng: np.random.Generator) -> Tensor:

@@ -16,6 +16,7 @@ COMMANDS = {
     "train": "train a network on images and masks",
     "evaluate": "measure label maps against the truth: region and boundary metrics",
     "data": "make datasets: mosaics of textures with their truth",
+    "experiment": "repeat one of the paper's experiments and set it beside the paper's figures",
     "bench": "measure our speed and memory against the alternatives",
 }
 

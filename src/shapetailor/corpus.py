@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +37,21 @@ class Corpus:
     truths : Tensor, (N, S, S), int64
         -1 where a pixel is in no region.
     names : tuple of str
+    folders : tuple of int
+        Which of several folders each image is from; empty if there is one.
     """
 
     images: Tensor
     truths: Tensor
     names: tuple[str, ...]
+    folders: tuple[int, ...] = ()
+
+    @property
+    def groups(self) -> list[list[int]]:
+        """The images' numbers, folder by folder."""
+        if not self.folders:
+            return [list(range(len(self.names)))]
+        return [[i for i, folder in enumerate(self.folders) if folder == each] for each in sorted(set(self.folders))]
 
     @property
     def size(self) -> int:
@@ -50,11 +60,12 @@ class Corpus:
 
     def to(self, device: torch.device) -> Corpus:
         """Return the same on `device`."""
-        return Corpus(self.images.to(device), self.truths.to(device), self.names)
+        return replace(self, images=self.images.to(device), truths=self.truths.to(device))
 
     def take(self, chosen: list[int]) -> Corpus:
         """Return some of the images."""
-        return Corpus(self.images[chosen], self.truths[chosen], tuple(self.names[each] for each in chosen))
+        folders = tuple(self.folders[each] for each in chosen) if self.folders else ()
+        return Corpus(self.images[chosen], self.truths[chosen], tuple(self.names[each] for each in chosen), folders)
 
     def split(self, share: float, seed: int) -> tuple[Corpus, Corpus]:
         """Hold out `share` of the images, at least one and at random; return the others and these."""
@@ -106,9 +117,12 @@ def read_corpus(
     """
     datasets = [_opened(each, ignore) for each in _parts(data)]
     problems = [each for part in datasets if isinstance(part, FolderDataset) for each in part.problems(min_regions=2)]
-    pictures, truths, names = [], [], []
+    pictures, truths, names, folders = [], [], [], []
     if not problems:
-        for sample in (part[index] for part in datasets for index in _chosen(len(part), most, seed)):
+        chosen = ((number, index) for number, part in enumerate(datasets) for index in _chosen(len(part), most, seed))
+        for number, index in chosen:
+            sample = datasets[number][index]
+            folders.append(number)
             pictures.append(_resized(sample.image, size))
             truths.append(_first_truth(sample, size))
             names.append(sample.name)
@@ -122,7 +136,7 @@ def read_corpus(
         raise ValueError("the training data cannot be used:\n" + "\n".join(f"  {each}" for each in problems))
     channels = max(len(each) for each in pictures)
     images = torch.stack([each.expand(channels, size, size) for each in pictures])
-    return Corpus(images, torch.stack(truths), tuple(names))
+    return Corpus(images, torch.stack(truths), tuple(names), tuple(folders) if len(datasets) > 1 else ())
 
 
 def _parts(data: Data) -> list[Any]:

@@ -66,7 +66,16 @@ def scatter_loss(descriptors: Tensor, labels: Tensor) -> Tensor:
     0 when every region is uniform and the means are in general position, 1 when the means coincide; no linear map of
     the descriptors changes it, up to a small ridge. Images with fewer than two regions do not count.
     """
+    return _scatter(_regions(descriptors, labels))
+
+
+def separation_loss(descriptors: Tensor, labels: Tensor) -> Tensor:
+    """The sum of `scatter_loss` and `assignment_loss`, which share the regions' means."""
     regions = _regions(descriptors, labels)
+    return _scatter(regions) + _assignment(regions)
+
+
+def _scatter(regions: _Regions) -> Tensor:
     total = regions.count.clamp_min(1)[:, None, None].double()
     deviation, spread = regions.deviation.double(), _spread(regions).double()
     within = (deviation * regions.weight[:, None]) @ deviation.transpose(1, 2) / total
@@ -77,7 +86,7 @@ def scatter_loss(descriptors: Tensor, labels: Tensor) -> Tensor:
     explained = torch.linalg.solve(scatter + ridge, between).diagonal(dim1=1, dim2=2).sum(dim=1)
     several = regions.count > 1
     losses = torch.where(several, 1 - explained / (regions.count - 1).clamp_min(1), 0)
-    return (losses.sum() / several.sum().clamp_min(1)).to(descriptors.dtype)
+    return (losses.sum() / several.sum().clamp_min(1)).to(regions.values.dtype)
 
 
 def assignment_loss(descriptors: Tensor, labels: Tensor) -> Tensor:
@@ -85,7 +94,10 @@ def assignment_loss(descriptors: Tensor, labels: Tensor) -> Tensor:
 
     A mean over the pixels of each region, over the regions, and over the images that have regions.
     """
-    regions = _regions(descriptors, labels)
+    return _assignment(_regions(descriptors, labels))
+
+
+def _assignment(regions: _Regions) -> Tensor:
     # |F|² is the same for every i and falls out of the softmax.
     logits = (2 * regions.means @ regions.values - regions.means.square().sum(dim=2, keepdim=True)) / TEMPERATURE
     logits = logits.masked_fill(~regions.exists[:, :, None], torch.finfo(logits.dtype).min)

@@ -21,7 +21,7 @@ from .augment import Batches
 from .bank import Blocks, corpus_blocks, draw, fill_bank
 from .checkpoint import load_model, model_path, save_model
 from .corpus import Corpus, Data, data_name, read_corpus
-from .loss import assignment_loss, region_loss, scatter_loss
+from .loss import region_loss, separation_loss
 from .monitor import Monitor, counter, draw_curves
 from .network import STDNN, STDNNConfig
 from .processes import Processes, joined
@@ -62,14 +62,14 @@ class TrainConfig:
     network: STDNNConfig
     separation: bool = True
     size: int = 256
-    steps: int = 600
+    steps: int = 1000
     batch: int = 16
     learning_rate: float = 3e-3
     weight_decay: float = 0.01
     mosaics: bool = True
     perturb: bool = True
     most: int | None = None
-    samples: int = 2000
+    samples: int = 2500
     validation_share: float = 0.15
     validate_every: int = 50
     seed: int = 0
@@ -284,7 +284,7 @@ def mean_loss(descriptors: Tensor, truths: Tensor, config: TrainConfig) -> Tenso
     """Return the images' mean loss, of the blocks that the network works on."""
     if not config.separation:
         return region_loss(descriptors, truths)
-    return scatter_loss(descriptors, truths) + assignment_loss(descriptors, truths)
+    return separation_loss(descriptors, truths)
 
 
 def validation_blocks(net: STDNN, validation: Corpus, config: TrainConfig, processes: Processes) -> list[Blocks]:

@@ -26,6 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--recipe", choices=tuple(RECIPES), default="texture", help="default: texture")
     parser.add_argument("--steps", type=int, metavar="N", help="optimiser steps (default: the recipe's)")
+    parser.add_argument("--batch", type=int, metavar="N", help="images in a step (default: the recipe's)")
+    parser.add_argument(
+        "--validate-every", type=int, metavar="N", help="steps between validations (default: the recipe's)"
+    )
     parser.add_argument(
         "--samples", type=int, metavar="N", help="augmented samples to draw from (default: the recipe's)"
     )
@@ -40,8 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Train; return 0."""
     changes = {"seed": args.seed, "most": args.most}
-    changes |= {} if args.steps is None else {"steps": args.steps}
-    changes |= {} if args.samples is None else {"samples": args.samples}
+    for name in ("steps", "batch", "samples", "validate_every"):
+        changes |= {} if getattr(args, name) is None else {name: getattr(args, name)}
     changes |= {"mosaics": False} if args.no_mosaics else {}
     changes |= {"perturb": False} if args.true_regions else {}
     config = recipe(args.recipe, **changes)

@@ -1,0 +1,133 @@
+"""Training of convolutional networks on images and their regions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import cos, isfinite, pi
+from typing import Literal
+
+import numpy as np
+import torch
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+from torch.nn import functional as F
+from tqdm import tqdm
+
+from ..corpus import Corpus
+from ..training import mean_loss, recipe
+from .cnn import CNN
+
+Loss = Literal["ce", "loss"]
+
+#: The paper augments by 8 rotations and 5 scales; which scales, it does not say.
+ROTATIONS = 8
+SCALES = (0.7, 0.85, 1.0, 1.2, 1.4)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long a network is trained, and on what: images of `size` pixels a side, `batch` of them a step."""
+
+    size: int
+    steps: int
+    batch: int
+    learning_rate: float = 3e-4
+
+
+FULL = Schedule(size=256, steps=2000, batch=8)
+QUICK = Schedule(size=64, steps=2, batch=2)
+
+
+def train_cnn(net: CNN, corpus: Corpus, loss: Loss, schedule: Schedule, seed: int, device: str, progress: bool) -> None:
+    """Train a network in place, by AdamW at a rate that falls along half a cosine.
+
+    Parameters
+    ----------
+    net : CNN
+    corpus : Corpus
+        Images of the schedule's size; gray ones are repeated to three channels.
+    loss : {"ce", "loss"}
+        `matched_cross_entropy` of the logits, or of the descriptors the loss that our ST-DNN is trained by.
+    schedule : Schedule
+    seed : int
+        Of batches, augmentation and dropout.
+    device : str
+    progress : bool
+    """
+    rng = np.random.default_rng([7, seed])
+    place = torch.device(device)
+    net.to(place).train()
+    corpus = corpus.to(place)
+    optimizer = torch.optim.AdamW(net.parameters(), schedule.learning_rate)
+    with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
+        torch.manual_seed(seed)  # dropout
+        bar = tqdm(range(schedule.steps), desc=f"{net.architecture}, {loss}", unit="step", disable=not progress)
+        for step in bar:
+            for group in optimizer.param_groups:
+                group["lr"] = schedule.learning_rate * (1 + cos(pi * step / schedule.steps)) / 2
+            batch = corpus.take(rng.integers(len(corpus.names), size=schedule.batch).tolist())
+            value = _loss(net, *turned_and_scaled(batch.images.expand(-1, 3, -1, -1), batch.truths, rng), loss)
+            optimizer.zero_grad()
+            value.backward()
+            optimizer.step()
+            reached = float(value.detach())
+            if not isfinite(reached):
+                raise ValueError(f"step {step + 1} of {net.architecture}: the loss is {reached}")
+            bar.set_postfix(loss=f"{reached:.3f}", refresh=False)
+    net.eval()
+
+
+def _loss(net: CNN, images: Tensor, truths: Tensor, loss: Loss) -> Tensor:
+    # Half precision on a GPU trains as well, several times faster; the loss itself is computed in single precision.
+    with torch.autocast(images.device.type, torch.bfloat16, enabled=images.is_cuda):
+        logits = net.logits(net.prepare(images)).float()
+    if loss == "ce":
+        return matched_cross_entropy(logits, truths)
+    return mean_loss(net.bounded(logits), truths, recipe("texture"))
+
+
+def matched_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Cross-entropy against regions whose names mean nothing.
+
+    Textures have no classes: which of two regions is "1" is the annotator's whim. Each image's regions are therefore
+    named anew, by the one-to-one assignment of regions to classes that has the least cross-entropy. Every region of an
+    image weighs the same, as in `eq:loss`. Pixels with negative labels do not count; an image has at most as many
+    regions as there are classes.
+
+    Examples
+    --------
+    >>> logits = torch.tensor([[[[9.0, 0.0]], [[0.0, 9.0]]]])
+    >>> first, second = torch.tensor([[[0, 1]]]), torch.tensor([[[1, 0]]])
+    >>> bool(matched_cross_entropy(logits, first) == matched_cross_entropy(logits, second))
+    True
+    """
+    losses = []
+    for surprise, regions in zip(-logits.log_softmax(dim=1), labels, strict=True):
+        names = regions[regions >= 0].unique()
+        if len(names):
+            cost = torch.stack([surprise[:, regions == name].mean(dim=1) for name in names])
+            matched = linear_sum_assignment(cost.detach().cpu().numpy())
+            losses.append(cost[matched].mean())
+    return torch.stack(losses).mean() if losses else logits.sum() * 0
+
+
+def largest_regions(truths: Tensor, most: int) -> Tensor:
+    """Keep the `most` largest regions of each of (N, H, W) label maps; pixels of the others become -1."""
+    kept = truths.clone()
+    for labels in kept:
+        names, areas = labels[labels >= 0].unique(return_counts=True)
+        small = names[areas.argsort(descending=True, stable=True)[most:]]
+        labels[torch.isin(labels, small)] = -1
+    return kept
+
+
+def turned_and_scaled(images: Tensor, truths: Tensor, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+    """Turn and scale each picture (B, C, S, S) with its regions (B, S, S), mirrored where it ends."""
+    angle = rng.integers(ROTATIONS, size=len(images)) * (2 * pi / ROTATIONS)
+    scale = rng.choice(SCALES, size=len(images))
+    rows = [[np.cos(angle), -np.sin(angle), 0 * angle], [np.sin(angle), np.cos(angle), 0 * angle]]
+    moves = torch.as_tensor(np.stack(rows).transpose(2, 0, 1) / scale[:, None, None], dtype=images.dtype)
+    grid = F.affine_grid(moves.to(images.device), list(images.shape), align_corners=False)
+    turned = F.grid_sample(images, grid, "bilinear", "reflection", align_corners=False)
+    labels = F.grid_sample(truths[:, None].to(images.dtype), grid, "nearest", "reflection", align_corners=False)
+    return turned, labels[:, 0].round().to(truths.dtype)

@@ -1,0 +1,61 @@
+"""Networks that `shapetailor.training` trains: the ST-DNN, and Siamese.
+
+Siamese [1]_ is a network of the channels that STLD returns, with no PDE between its maps. It was trained there as a
+pair of networks on pairs of pixels; as in the paper's comparison it has the four maps of the paper's ST-DNN here
+(100, 40, 20 and 5 outputs), and is trained on whole images by the same loss, data and augmentation as the ST-DNN. It
+is an `STDNN` whose scale α between two maps is 0.
+
+References
+----------
+.. [1] N. Khan and G. Sundaramoorthi, "Learned shape-tailored descriptors for segmentation", CVPR 2018.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ..checkpoint import load_model
+from ..datasets import Sample
+from ..network import STDNN, STDNNConfig
+from ..training import TrainConfig, recipe, train
+from .method import DescriptorMethod, FitSettings, Method, Recipe, count_parameters
+
+#: STLD's channels and, on blocks of 4×4 pixels, its scales: α = 40 … 200 pixels² in a picture of 256×256.
+SIAMESE = STDNNConfig(scales=(2.5, 5.0, 7.5, 10.0, 12.5), alpha=0.0, head="unit", stride=4, resolution=256, tol=1e-3)
+QUICK_SIZE = 64
+
+
+def stdnn_method(name_or_path: str | os.PathLike[str], settings: FitSettings) -> Method:
+    """Return the ST-DNN of a shipped model's name, or of a model file."""
+    return _method("ST-DNN", load_model(name_or_path)[0], settings)
+
+
+def _fit_stdnn(samples: Sequence[Sample], folder: Path, settings: FitSettings) -> Method:
+    return _method("ST-DNN", _trained(samples, folder / "stdnn.safetensors", recipe("texture"), settings), settings)
+
+
+def _fit_siamese(samples: Sequence[Sample], folder: Path, settings: FitSettings) -> Method:
+    config = recipe("texture", network=SIAMESE)
+    return _method("Siamese", _trained(samples, folder / "siamese.safetensors", config, settings), settings)
+
+
+def _trained(samples: Sequence[Sample], file: Path, config: TrainConfig, settings: FitSettings) -> STDNN:
+    config = replace(config, seed=settings.seed)
+    if settings.quick:
+        network = config.network.at_resolution(QUICK_SIZE)
+        config = replace(config, network=network, size=QUICK_SIZE, steps=30, batch=8, samples=64, validate_every=15)
+    # resume also finds a finished model, and refuses one of other data or settings
+    return train(list(samples), file, config, resume=True, device=settings.device, progress=settings.progress)
+
+
+def _method(title: str, net: STDNN, settings: FitSettings) -> Method:
+    return DescriptorMethod(title, count_parameters(net), lambda channels: net, settings)
+
+
+RECIPES = (
+    Recipe("stdnn", "ST-DNN", True, _fit_stdnn),
+    Recipe("siamese", "Siamese", True, _fit_siamese),
+)

@@ -1,0 +1,14 @@
+"""The paper's tables and figures, each as one module that runs, records and draws it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+#: The experiments' names. Their modules, imported when asked for, have a `SUMMARY` and ``run(context) -> Results``.
+EXPERIMENTS = ("rwtsd", "brodatz", "multi-region", "bsds500", "covariance", "deformation", "ablation", "size")
+
+
+def load(name: str) -> ModuleType:
+    """Return an experiment's module."""
+    return import_module(f".{name.replace('-', '_')}", __name__)

@@ -1,0 +1,102 @@
+"""What an experiment is given: data, a folder for its results, and a memory that survives interruptions."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tqdm import tqdm
+
+from ..images import Labels, atomic, read_labels, write_labels
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the user asked for.
+
+    Attributes
+    ----------
+    data : path, optional
+        The dataset's folder. None, which takes `quick`: generated mosaics.
+    out : path
+        Where everything is written.
+    quick : bool
+        A small version: few images, few training steps, seconds instead of hours.
+    model : str, optional
+        Name or path of an ST-DNN to use instead of training one.
+    seed : int
+        Of splits, training and starts.
+    device : str
+        Where networks are trained.
+    methods : tuple of str, optional
+        Names of the recipes to run; None is all.
+    weights : path, optional
+        Folder of pretrained weights for the convolutional networks.
+    progress : bool
+        Say on the standard error stream what is being done.
+    limit : int, optional
+        Test on the first so many images only.
+    folds : int, optional
+        `rwtsd`: cross-validate with so many folds.
+    split : path, optional
+        `rwtsd`: file with the name of one training image a line.
+    gpb : path, optional
+        `bsds500`: folder with gPb's contour maps.
+    """
+
+    data: Path | None
+    out: Path
+    quick: bool = False
+    model: str | None = None
+    seed: int = 0
+    device: str = "cpu"
+    methods: tuple[str, ...] | None = None
+    weights: Path | None = None
+    progress: bool = True
+    limit: int | None = None
+    folds: int | None = None
+    split: Path | None = None
+    gpb: Path | None = None
+
+    def folder(self, name: str) -> Path:
+        """Return the folder ``out/name``, made if it was not there."""
+        path = self.out / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def remember(self, key: str, compute: Callable[[], Any]) -> Any:
+        """Return the JSON value kept in ``out/parts/KEY.json``, computed only where that file is missing.
+
+        `key` may have slashes, which make folders. A value is written when it is whole, so that what a
+        killed run leaves behind can be trusted.
+        """
+        path = self._part("parts", key, ".json")
+        if not path.exists():
+            text = json.dumps(compute())
+            with atomic(path) as temporary:
+                temporary.write_text(text, encoding="utf-8")
+        return json.loads(path.read_text(encoding="utf-8"))
+
+    def remember_labels(self, key: str, compute: Callable[[], Labels]) -> Labels:
+        """Return the label map kept in ``out/labels/KEY.png``, computed only where that file is missing."""
+        path = self._part("labels", key, ".png")
+        if not path.exists():
+            write_labels(path, compute())
+        return read_labels(path)
+
+    def watch(self, items: Sequence[Item], what: str) -> Iterator[Item]:
+        """Go through some items and show on the standard error stream how far it is."""
+        if self.progress and not sys.stderr.isatty():
+            print(f"{what}: {len(items)} images", file=sys.stderr, flush=True)
+        yield from tqdm(items, desc=what, unit="image", disable=not (self.progress and sys.stderr.isatty()))
+
+    def _part(self, folder: str, key: str, suffix: str) -> Path:
+        path = self.out / folder / f"{key}{suffix}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
