@@ -50,13 +50,28 @@ def normalised_cut(
     .. [1] J. Shi and J. Malik, "Normalized cuts and image segmentation", PAMI 22(8), 2000.
     .. [2] A. Ng, M. Jordan and Y. Weiss, "On spectral clustering: analysis and an algorithm", NIPS 2001.
     """
+    values, vectors = spectrum(points, clusters, sigma2)
+    # The graph of fewer clusters has no more vectors that matter; the rest is noise.
+    return cut_by(vectors[:, values > RANK], rng, n_init)
+
+
+def spectrum(points: FloatArray, count: int, sigma2: float) -> tuple[FloatArray, FloatArray]:
+    """Return the `count` greatest eigenvalues of the normalised affinity of (P, D) points, and their vectors.
+
+    The greatest is 1. As many are 1 as the graph has parts without a link; as many are near 1 as it has parts that hang
+    together by little.
+    """
     norm = np.square(points).sum(axis=1)
     distance = np.maximum(norm[:, None] + norm - 2.0 * (points @ points.T), 0.0)
     affinity = np.exp(-distance / sigma2)
     degree = np.sqrt(affinity.sum(axis=1))
     affinity /= degree[:, None] * degree
-    values, vectors = _leading(affinity, min(clusters, len(points)))
-    vectors = vectors[:, values > RANK]  # the graph of fewer clusters has no more; the rest is noise
+    values, vectors = _leading(affinity, min(count, len(points)))
+    return values[::-1], vectors[:, ::-1]
+
+
+def cut_by(vectors: FloatArray, rng: np.random.Generator, n_init: int = 8) -> IntArray:
+    """Cluster points into as many clusters as there are eigenvectors, by k-means of their rows at unit length."""
     rows = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return kmeans(rows, vectors.shape[1], rng, n_init)
 

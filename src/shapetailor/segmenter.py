@@ -98,7 +98,8 @@ class Segmenter:
         image : H×W or H×W×C array, tensor (the same, or C×H×W), PIL image or path
             Gray, colour or up to 16 channels; 8-bit, 16-bit or floating point.
         regions : int or "auto"
-            How many regions; "auto" chooses by the descriptors' energy. Not needed with `init` or `scribbles`.
+            How many regions; "auto" chooses, 1 to 8, by how little the parts of the picture are alike. Not needed with
+            `init` or `scribbles`.
         init : H×W integers, optional
             Regions to start from, numbered from 0.
         scribbles : H×W integers, optional
@@ -201,7 +202,10 @@ def _start(
     if fixed is not None:
         return starts.scribble_start(whole, fixed), count
     if count == 0:
-        count = starts.choose_count(whole, MOST_REGIONS, rng)
+        chosen = starts.auto_start(whole, MOST_REGIONS, rng)
+        count = int(chosen.max()) + 1
+        if start == "ncut":
+            return chosen, count
     if count == 1:
         return np.zeros(whole.shape[1:], np.int64), 1
     if start == "boxes":

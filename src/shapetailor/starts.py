@@ -12,14 +12,16 @@ import numpy as np
 import torch
 from torch.nn.functional import adaptive_avg_pool2d
 
-from .clustering import Array, FloatArray, IntArray, kmeans, nearest, normalised_cut
+from .clustering import Array, FloatArray, IntArray, cut_by, kmeans, nearest, normalised_cut, spectrum
 from .merging import SEPARATION, merge_alike
 from .regions import relabel
 
 #: Pixels handled at once where a table of distances is made.
 CHUNK = 2**20
-#: Clusters with less than this share of the image, as transitions at boundaries make them, are no regions.
-MIN_SHARE = 0.02
+#: Squared distance at which the affinity of two descriptors of unit norm has fallen to 1/e.
+SIGMA2 = 0.1
+#: Parts of the affinity's graph whose eigenvalue is at least this are regions of their own (docs/accuracy.md).
+LINKED = 0.99
 
 
 def region_means(descriptors: Array, labels: IntArray, regions: int | None = None) -> FloatArray:
@@ -81,7 +83,7 @@ def kmeans_start(
 
 
 def ncut_start(
-    descriptors: Array, regions: int, rng: np.random.Generator, n_init: int = 8, grid: int = 32, sigma2: float = 0.1
+    descriptors: Array, regions: int, rng: np.random.Generator, n_init: int = 8, grid: int = 32, sigma2: float = SIGMA2
 ) -> IntArray:
     """Cluster the descriptors into regions by a normalised cut.
 
@@ -104,27 +106,22 @@ def scribble_start(descriptors: Array, scribbles: IntArray) -> IntArray:
     return np.where(scribbles >= 0, scribbles, alike)
 
 
-def auto_start(descriptors: Array, kmax: int, rng: np.random.Generator, threshold: float = SEPARATION) -> IntArray:
-    """Return starting regions 0..K−1 with K chosen: `kmax` clusters of the descriptors, those alike merged."""
-    labels = kmeans_start(descriptors, kmax, rng)
-    labels = merge_alike(descriptors, _give_away_small(descriptors, labels), threshold)
-    return relabel(labels)[0]
+def auto_start(
+    descriptors: Array, kmax: int, rng: np.random.Generator, threshold: float = SEPARATION, grid: int = 32
+) -> IntArray:
+    """Return starting regions 0..K−1 with K chosen, 1 to `kmax`: a normalised cut into weakly linked parts.
 
-
-def choose_count(descriptors: Array, kmax: int, rng: np.random.Generator, threshold: float = SEPARATION) -> int:
-    """Return how many regions the descriptors tell apart, 1 to `kmax`; 1 where all descriptors are the same."""
-    return int(auto_start(descriptors, kmax, rng, threshold).max()) + 1
-
-
-def _give_away_small(descriptors: Array, labels: IntArray) -> IntArray:
-    """Give the pixels of small clusters to the nearest of the others."""
-    area = np.bincount(labels.ravel())
-    means = region_means(descriptors, labels)
-    means[area < min(MIN_SHARE * labels.size, area.max())] = np.nan
-    small = np.isnan(means[:, 0])[labels]
-    labels = labels.copy()
-    labels[small] = assign(descriptors[:, small][:, None], means)[0]
-    return labels
+    A graph falls into as many parts as its normalised affinity has eigenvalues of 1, and parts that hang together by
+    little have eigenvalues near 1: `LINKED` says how near. Of the regions that this gives, those whose descriptors are
+    alike are merged (`merge_alike`), such as the two ends of a gradual change.
+    """
+    points = _block_means(descriptors, kmax, grid)
+    size = float(np.square(points).sum(axis=1).mean())
+    if kmax == 1 or size == 0:
+        return np.zeros(descriptors.shape[1:], np.int64)
+    values, vectors = spectrum(points, kmax, SIGMA2 * size)
+    clusters = cut_by(vectors[:, : max(1, int((values >= LINKED).sum()))], rng)
+    return relabel(merge_alike(descriptors, _spread(descriptors, points, clusters), threshold))[0]
 
 
 def _block_means(descriptors: Array, regions: int, grid: int) -> FloatArray:
