@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from shapetailor.evolution import EvolutionConfig, _Describer, evolve
+from shapetailor.evolution import EvolutionConfig, evolve, shape_gradient
 from shapetailor.network import STDNN, STDNNConfig
 from shapetailor.poisson import Edges, edges_of
 from shapetailor.regions import boundary_length, boxes
@@ -238,11 +238,20 @@ def test_boxes_change_nothing_for_descriptors_that_do_not_leak():
     assert whole.iterations == 4
 
 
-def test_descriptors_are_asked_for_in_boxes_around_the_dilated_regions():
+def test_descriptors_are_asked_for_in_the_dilated_regions_side_by_side():
     counted, start = Counted(), strips(40, 10)
     run(start, start, EvolutionConfig(iterations=0, reach=3), counted)
-    assert [each.shape for each in counted.asked] == [(1, 24, 13), (1, 24, 33)]
-    assert all((each == 0).all() for each in counted.asked)
+    (asked,) = counted.asked
+    assert sorted(np.unique(asked, return_counts=True)[1].tolist()) == [24 * 13, 24 * 33]
+
+
+def test_a_large_region_is_asked_for_alone_where_a_shared_canvas_would_be_wasted(monkeypatch):
+    monkeypatch.setattr("shapetailor.tailoring.OVERHEAD", 0)
+    counted, start = Counted(), strips(40, 10)
+    start[:6, :10], start[10:20, :] = 2, 1
+    run(start, start, EvolutionConfig(iterations=0), counted)
+    assert [each.shape for each in counted.asked][0] == (1, 24, 40)
+    assert len(counted.asked) > 1
 
 
 def test_a_region_that_did_not_change_is_not_computed_again():
@@ -250,7 +259,8 @@ def test_a_region_that_did_not_change_is_not_computed_again():
     truth, start = strips(60, 20, 40), strips(60, 12, 40)
     result = run(0.5 * truth, start, descriptors=counted)
     np.testing.assert_array_equal(result.labels, truth)
-    assert len(counted.asked) == 3 + 2 * result.iterations
+    asked = [len(np.unique(each[each >= 0])) for each in counted.asked]
+    assert asked == [3] + [2] * result.iterations
 
 
 def test_descriptors_that_are_not_tailored_are_computed_once_from_the_whole_image():
@@ -289,7 +299,7 @@ def test_the_shape_gradient_is_the_derivative_in_an_edges_conductance():
     truth = strips(10, 6, height=10)
     image = net.prepare(tensor(noisy(truth, (0.3, 0.7))).double())
     labels = strips(10, 4, height=10)
-    found = _Describer(image, net, EvolutionConfig(), 1, labels.shape).shape_gradient(labels)
+    found = shape_gradient(image, labels, net)
     maps = torch.from_numpy(labels)[None]
     closed = edges_of(maps, torch.float64)
 
