@@ -250,7 +250,7 @@ def test_a_large_region_is_asked_for_alone_where_a_shared_canvas_would_be_wasted
     counted, start = Counted(), strips(40, 10)
     start[:6, :10], start[10:20, :] = 2, 1
     run(start, start, EvolutionConfig(iterations=0), counted)
-    assert [each.shape for each in counted.asked][0] == (1, 24, 40)
+    assert counted.asked[0].shape == (1, 24, 40)
     assert len(counted.asked) > 1
 
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import ndimage
 from torch import Tensor
 
 from .packing import group, pack
-from .regions import Box, signed_distance
+from .regions import Box
+from .shapes import Shape, boxes_of, shape_of, widened
 
 Labels = NDArray[np.int64]
 Array = NDArray[np.float64]
@@ -61,19 +62,6 @@ class Region:
         return float(self.own.sum(dtype=np.float64))
 
 
-@dataclass(frozen=True)
-class _Shape:
-    """A region before its descriptors: its pixels and those of D(R_i) in a box, and its indicator in the band."""
-
-    box: Box
-    mask: Mask
-    dilated: Mask
-    band: Mask
-    phi: NDArray[np.float32]
-    slope: Array
-    curvature: Array
-
-
 class Tailor:
     """Computes F_{R_i}, a_i and G_i of each region (Alg. 2, steps 4 to 7), reusing what did not change.
 
@@ -91,27 +79,30 @@ class Tailor:
 
     def __init__(self, image: Tensor, descriptors: Descriptors, reach: int, align: int, tailored: bool = True) -> None:
         self.image, self.descriptors, self.reach, self.align = image, descriptors, reach, align
+        self._compact = getattr(descriptors, "compact", None) if align > 1 else None
+        self._canvas = image.new_empty((1, image.shape[1], 0, 0))
+        self._varying = [c for c, plane in enumerate(image[0]) if not bool((plane == plane[0, 0]).all())]
         self.whole = None if tailored else self._compute(image, np.zeros(image.shape[2:], np.int64))
 
     def start(self, labels: Labels) -> dict[int, Region]:
         """Return the regions of a label map."""
-        return self._regions(labels, _boxes(labels))
+        return self._regions(labels, boxes_of(labels))
 
     def update(self, labels: Labels, before: Labels, known: dict[int, Region]) -> dict[int, Region]:
         """Return the regions of a label map; those that are as they were in the map `before` are taken over."""
         moved = labels != before
         changed = {*np.unique(labels[moved]).tolist(), *np.unique(before[moved]).tolist()}
-        boxes = _boxes(labels)
+        boxes = boxes_of(labels)
         fresh = self._regions(labels, {i: box for i, box in boxes.items() if i in changed})
         return {i: fresh.get(i) or known[i] for i in boxes}
 
     def _regions(self, labels: Labels, boxes: dict[int, Box]) -> dict[int, Region]:
-        wide = {i: _widened(box, self.reach, labels.shape, max(1, self.align)) for i, box in boxes.items()}
+        wide = {i: widened(box, self.reach, labels.shape, max(1, self.align)) for i, box in boxes.items()}
         found = {}
         for numbers in self._groups(wide):
-            shapes = [self._shape(labels, i, wide[i]) for i in numbers]
-            for i, shape, features in zip(numbers, shapes, self._features(shapes), strict=True):
-                found[i] = self._region(shape, features)
+            shapes = [shape_of(labels, i, wide[i], self.reach) for i in numbers]
+            for i, shape, cost in zip(numbers, shapes, self._costs(shapes), strict=True):
+                found[i] = self._region(shape, cost)
         return found
 
     def _groups(self, boxes: dict[int, Box]) -> list[list[int]]:
@@ -122,112 +113,92 @@ class Tailor:
         sizes = [(rows.stop - rows.start, columns.stop - columns.start) for rows, columns in boxes.values()]
         return [[numbers[k] for k in members] for members in group(sizes, OVERHEAD, CANVAS)]
 
-    def _shape(self, labels: Labels, number: int, box: Box) -> _Shape:
-        """Step 4, D(R_i), and the smooth indicator with its derivatives."""
-        reach = self.reach
-        outer, inner = _widened(box, 3, labels.shape), _inside(box, 3)  # derivatives look 2 pixels further
-        mask = labels[outer] == number
-        distance = signed_distance(mask, reach + 3)
-        dilated = (distance >= 0.5 - reach) & (labels[outer] >= 0)
-        # 1/2 on the boundary, 1 and 0 from `reach` pixels inside and outside on.
-        phi = np.clip(0.5 + distance / (2.0 * reach), 0.0, 1.0).astype(np.float32)
-        band = np.zeros_like(mask)
-        band[inner] = (dilated & (distance < reach + 1))[inner]
-        slope, curvature = _slope_and_curvature(phi, band)
-        return _Shape(box, mask[inner], dilated[inner], band[inner], phi[band], slope, curvature)
-
-    def _features(self, shapes: list[_Shape]) -> list[Tensor]:
-        """Step 5: F_{R_i} in D(R_i), for regions that share a canvas; they cannot see each other there."""
+    def _costs(self, shapes: list[Shape]) -> list[NDArray[np.float32]]:
+        """Steps 5 and 7: F_{R_i} in D(R_i), a_i and G_i, in each region's box, for regions that share a canvas."""
         if self.whole is not None:
-            return [self.whole[(slice(None), *shape.box)] for shape in shapes]
+            return [_cost(self.whole[(slice(None), *shape.box)], shape.mask) for shape in shapes]
         if not self.align:
             (shape,) = shapes
             labels = np.full(self.image.shape[2:], -1)
             labels[shape.box][shape.dilated] = 0
-            return [self._compute(self.image, labels)[(slice(None), *shape.box)]]
-        if len(shapes) == 1:
-            return [self._compute(self.image[(..., *shapes[0].box)], np.where(shapes[0].dilated, 0, -1))]
-        step = self.align
-        layout = pack([(-(-h // step), -(-w // step)) for h, w in (shape.mask.shape for shape in shapes)])
-        canvas = self.image.new_zeros((1, self.image.shape[1], step * layout.height, step * layout.width))
-        labels = np.full(canvas.shape[2:], -1)
+            return [_cost(self._compute(self.image, labels)[(slice(None), *shape.box)], shape.mask)]
+        places, (height, width) = self._places(shapes)
+        labels = np.full((height, width), -1)
+        for number, (place, shape) in enumerate(zip(places, shapes, strict=True)):
+            labels[place][shape.dilated] = number
+        canvas = (
+            self.image[(..., *shapes[0].box)] if len(shapes) == 1 else self._filled(places, shapes, (height, width))
+        )
+        if self._compact is None:
+            found = self._compute(canvas, labels)
+            return [_cost(found[(slice(None), *p)], shape.mask) for p, shape in zip(places, shapes, strict=True)]
+        own = np.zeros(labels.shape, bool)
+        for place, shape in zip(places, shapes, strict=True):
+            own[place] = shape.mask
+        with torch.no_grad():
+            rows, row_of_pixel = self._compact(canvas, self._tensor(labels)[None])
+        cost = _compact_cost(rows, row_of_pixel[0], self._tensor(labels), self._tensor(own))
+        return [cost[place] for place in places]
+
+    def _places(self, shapes: list[Shape]) -> tuple[list[Box], tuple[int, int]]:
+        """Where the regions' boxes lie on their canvas, at multiples of the blocks' side, and its size."""
+        sizes, step = [shape.mask.shape for shape in shapes], self.align
+        if len(sizes) == 1:
+            return [(slice(0, sizes[0][0]), slice(0, sizes[0][1]))], sizes[0]
+        layout = pack([(-(-height // step), -(-width // step)) for height, width in sizes])
         places = [
             (slice(step * y, step * y + height), slice(step * x, step * x + width))
-            for (y, x), (height, width) in zip(layout.corners, (shape.mask.shape for shape in shapes), strict=True)
+            for (y, x), (height, width) in zip(layout.corners, sizes, strict=True)
         ]
-        for number, (place, shape) in enumerate(zip(places, shapes, strict=True)):
-            canvas[(..., *place)] = self.image[(..., *shape.box)]
-            labels[place][shape.dilated] = number
-        found = self._compute(canvas, labels)
-        return [found[(slice(None), *place)] for place in places]
+        return places, (step * layout.height, step * layout.width)
+
+    def _filled(self, places: list[Box], shapes: list[Shape], size: tuple[int, int]) -> Tensor:
+        """Return a canvas with the regions' boxes; channels that are constant over the picture stay filled."""
+        height, width = (max(a, b) for a, b in zip(size, self._canvas.shape[2:], strict=True))
+        if self._canvas.shape[2:] != (height, width):
+            self._canvas = self.image[:, :, :1, :1].repeat(1, 1, height, width)
+        for place, shape in zip(places, shapes, strict=True):
+            for channel in self._varying:
+                self._canvas[(0, channel, *place)] = self.image[(0, channel, *shape.box)]
+        return self._canvas[:, :, : size[0], : size[1]]
 
     def _compute(self, image: Tensor, labels: Labels) -> Tensor:
         with torch.no_grad():
-            return self.descriptors(image, torch.from_numpy(labels)[None].to(image.device))[0]
+            return self.descriptors(image, self._tensor(labels)[None])[0]
 
-    def _region(self, shape: _Shape, features: Tensor) -> Region:
-        """Steps 5 and 7: a_i and G_i."""
-        cost = _cost(features, torch.from_numpy(shape.mask).to(features.device)).cpu().numpy()
+    def _tensor(self, values: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(values).to(self.image.device)
+
+    def _region(self, shape: Shape, cost: NDArray[np.float32]) -> Region:
         rows, columns = shape.band.nonzero()
         band = (rows + shape.box[0].start) * self.image.shape[3] + columns + shape.box[1].start
         return Region(band, shape.phi, shape.slope, shape.curvature, cost[shape.band], cost[shape.mask])
 
 
-def _cost(features: Tensor, mask: Tensor) -> Tensor:
+def _cost(features: Tensor, mask: Mask) -> NDArray[np.float32]:
     """‖F − a‖² of (D, H, W) with a the mean over the mask; in strips of rows, so that temporaries are small."""
+    inside = torch.from_numpy(mask).to(features.device, features.dtype)
     rows = max(1, CHUNK // mask.shape[1])
     strips = [slice(first, first + rows) for first in range(0, mask.shape[0], rows)]
     total = features.new_zeros(len(features), dtype=torch.float64)
     for strip in strips:
-        total += (features[:, strip].flatten(1) @ mask[strip].flatten().to(features.dtype)).double()
-    mean = (total / mask.sum()).to(features.dtype)[:, None, None]
-    return torch.cat([(features[:, strip] - mean).square_().sum(dim=0) for strip in strips]).float()
-
-
-def _boxes(labels: Labels) -> dict[int, Box]:
-    """Smallest box of each region, in the order of their numbers."""
-    found = ndimage.find_objects(np.maximum(labels + 1, 0))
-    return {i: box for i, box in enumerate(found) if box is not None}
-
-
-def _widened(box: Box, margin: int, shape: tuple[int, ...], multiple: int = 1) -> Box:
-    """Add a margin, go on to multiples, stop at the picture's end."""
-    rows, columns = (
-        slice(
-            max(side.start - margin, 0) // multiple * multiple,
-            min(-(-(side.stop + margin) // multiple) * multiple, end),
-        )
-        for side, end in zip(box, shape, strict=True)
+        total += (features[:, strip].flatten(1) @ inside[strip].flatten()).double()
+    mean = (total / int(mask.sum())).to(features.dtype)[:, None, None]
+    cost: NDArray[np.float32] = (
+        torch.cat([(features[:, strip] - mean).square_().sum(dim=0) for strip in strips]).float().cpu().numpy()
     )
-    return rows, columns
+    return cost
 
 
-def _inside(box: Box, margin: int) -> Box:
-    """Where a box lies in the same box widened by a margin."""
-    rows, columns = (slice(min(side.start, margin), min(side.start, margin) + side.stop - side.start) for side in box)
-    return rows, columns
-
-
-def _slope_and_curvature(phi: NDArray[np.float32], where: Mask) -> tuple[Array, Array]:
-    """|∇φ| and κ = div(∇φ/|∇φ|) at some pixels; φ goes on beyond the border as it is there."""
-    padded = np.pad(phi.astype(np.float64), 2, mode="edge")
-    pitch = padded.shape[1]
-    rows, columns = where.nonzero()
-    flat, here = padded.ravel(), (rows + 2) * pitch + columns + 2
-
-    def normal(at: NDArray[np.int64]) -> tuple[Array, Array, Array]:
-        dy, dx = (flat[at + pitch] - flat[at - pitch]) / 2, (flat[at + 1] - flat[at - 1]) / 2
-        size = np.sqrt(dy**2 + dx**2)
-        safe = np.maximum(size, 1e-8)
-        return dy / safe, dx / safe, size
-
-    curvature = (normal(here + pitch)[0] - normal(here - pitch)[0]) / 2 + (
-        normal(here + 1)[1] - normal(here - 1)[1]
-    ) / 2
-    curvature[normal(here)[2] < 1e-6] = 0.0
-    # Central differences vanish on regions one pixel thin, which could never move then: take the steeper side.
-    steep = [
-        np.maximum(np.abs(flat[here + step] - flat[here]), np.abs(flat[here] - flat[here - step]))
-        for step in (pitch, 1)
-    ]
-    return np.sqrt(steep[0] ** 2 + steep[1] ** 2), np.clip(curvature, -1.0, 1.0)
+def _compact_cost(rows: Tensor, row_of_pixel: Tensor, labels: Tensor, own: Tensor) -> NDArray[np.float32]:
+    """The same for all regions of a canvas, (h, w), from descriptors (n, D) that pixels of one region share."""
+    owner = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
+    inside = labels >= 0
+    owner[row_of_pixel[inside]] = labels[inside]
+    pixels = torch.bincount(row_of_pixel[own], minlength=len(rows)).double()
+    count = int(labels.max()) + 1
+    area = torch.bincount(labels[own], minlength=count)
+    total = rows.new_zeros(count, rows.shape[1], dtype=torch.float64).index_add(0, owner, rows * pixels[:, None])
+    mean = (total / area[:, None]).to(rows.dtype)
+    cost: NDArray[np.float32] = (rows - mean[owner]).square_().sum(dim=1).float()[row_of_pixel].cpu().numpy()
+    return cost
