@@ -63,7 +63,7 @@ class Pooling:
 
         For maps that are constant inside regions that is their mean.
         """
-        values = x.movedim(1, 3).flatten(0, 2)[self._sample_of_block]
+        values = x.movedim(1, 3)[self._sample_of_block]
         values = torch.where(self.labels.flatten()[:, None] >= 0, values, 0)
         return values.reshape(*self.labels.shape, -1).movedim(3, 1)
 
@@ -119,7 +119,7 @@ class Pooling:
         size = self.h * self.w
         image = self._cell_slot // max(1, self.rows_of_cells * self.w)
         chosen[(self._cell_slot + (image + 1) * size)[cells]] = pixels
-        self._sample_of_block = chosen
+        self._sample_of_block = torch.unravel_index(chosen, self._member.shape)
 
     def _block_of_pixel(self, device: torch.device) -> Tensor:
         """Number of the block, counted over the batch, that each pixel lies in: (B, H, W)."""
