@@ -12,19 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from math import inf
+from typing import Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from .motion import advance
+from .motion import advance, settle
 from .poisson import Edges, edges_of
 from .regions import boundary_length
 from .tailoring import Array, Descriptors, Labels, Region, Tailor
 
 #: iteration, labels, energy → True to stop
 Callback = Callable[[int, Labels, float], bool | None]
+
+Gradient = Literal["paper", "exact"]
 
 #: How many times longer Δτ becomes before regions that stand still count as converged.
 SHARPEST = 16.0
@@ -44,7 +47,8 @@ class EvolutionConfig:
         Radius of the dilations D(R_i): how far beyond a region its descriptors are computed. In pixels, or in the
         descriptors' blocks of pixels (see `align` of `evolve`).
     move : float
-        Largest displacement of a boundary in one iteration, in the same unit; halved when it overshoots.
+        Largest displacement of a boundary in one iteration, in the same unit; halved when it overshoots. Less than
+        `reach`: a region knows no descriptors further out.
     tailored : bool
         Update the descriptors as the regions move. False keeps those of the whole image, for comparison.
     gradient : {"paper", "exact"}
@@ -57,7 +61,19 @@ class EvolutionConfig:
     reach: int = 2
     move: float = 1.0
     tailored: bool = True
-    gradient: Literal["paper", "exact"] = "paper"
+    gradient: Gradient = "paper"
+
+    def __post_init__(self) -> None:
+        if self.iterations < 0:
+            raise ValueError(f"iterations must not be negative, got {self.iterations}")
+        if not 0 <= self.beta < inf:
+            raise ValueError(f"beta must be finite and not negative, got {self.beta}")
+        if not (isinstance(self.reach, int) and self.reach >= 1):
+            raise ValueError(f"reach must be a whole number from 1 on, got {self.reach}")
+        if not 0 < self.move < self.reach:
+            raise ValueError(f"move must be more than 0 and less than reach, {self.reach}; got {self.move}")
+        if self.gradient not in get_args(Gradient):
+            raise ValueError(f"gradient must be one of {get_args(Gradient)}, got {self.gradient!r}")
 
 
 @dataclass
@@ -137,6 +153,11 @@ def evolve(
             break
         tried = tailor.update(proposal, result.labels, regions)
         energy = _energy(proposal, tried, beta)
+        if energy > result.energy[-1]:
+            settled = settle(result.labels, proposal, regions, beta)
+            if not np.array_equal(settled, result.labels):
+                proposal, tried = settled, tailor.update(settled, result.labels, regions)
+                energy = _energy(proposal, tried, beta)
         if energy > result.energy[-1]:
             move /= 2
             if move <= 0.5:  # less than half a pixel flips nothing

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
+from .regions import boundary_length
 from .tailoring import Array, Labels, Region
 
 #: What a pixel's own region is ahead of the others: ties stay as they are.
 AHEAD = np.float32(1e-6)
+#: Label of the frame around a picture, across which there is no boundary.
+FRAME = -(2**40)
+#: Most passes over the changed pixels when they settle.
+SWEEPS = 10
 
 
 def advance(
@@ -94,3 +101,66 @@ def _shape_term(labels: Labels, edge_gradient: Array, number: int, pixels: NDArr
             edge = (rows, columns) if sign == 1 else (y, x)
             term[there] += edge_gradient[axis, edge[0][there], edge[1][there]]
     return term
+
+
+def settle(labels: Labels, proposal: Labels, regions: dict[int, Region], beta: float) -> Labels:
+    """Take back the changes of a proposal that raise the energy at their own pixel.
+
+    The indicators' update weighs costs pixel by pixel and the length by the curvature of a smooth boundary: where costs
+    are noisy, or β is large, pixels change that make the boundary ragged. Here each changed pixel has the old or the
+    new label, whichever gives less energy with its neighbours as they are (iterated conditional modes [1]_, on four
+    interleaved grids of pixels that are no neighbours). It begins from the proposal and from the old labels, and the
+    lower outcome is returned; costs are those of the old regions.
+
+    References
+    ----------
+    .. [1] J. Besag, "On the statistical analysis of dirty pictures", J. R. Stat. Soc. B 48, 1986.
+    """
+    changed = np.flatnonzero(labels != proposal)
+    old, new = labels.ravel()[changed], proposal.ravel()[changed]
+    price = _cost_at(changed, new, regions) - _cost_at(changed, old, regions)
+    found = [_relax(start, labels.shape, changed, old, new, price, beta) for start in (proposal, labels)]
+    flat = [each.ravel()[changed] == new for each in found]
+    energies = [
+        float(price[taken].sum(dtype=np.float64)) + beta * boundary_length(each)
+        for each, taken in zip(found, flat, strict=True)
+    ]
+    return found[int(np.argmin(energies))]
+
+
+def _cost_at(pixels: NDArray[np.int64], numbers: Labels, regions: dict[int, Region]) -> NDArray[np.float32]:
+    """G_i of pixels, which ascend and lie in the bands, each in the region with its number."""
+    cost = np.zeros(len(pixels), np.float32)
+    for i in np.unique(numbers).tolist():
+        mine = numbers == i
+        cost[mine] = regions[i].cost[np.searchsorted(regions[i].band, pixels[mine])]
+    return cost
+
+
+def _relax(
+    start: Labels,
+    shape: tuple[int, ...],
+    pixels: NDArray[np.int64],
+    old: Labels,
+    new: Labels,
+    price: NDArray[np.float32],
+    beta: float,
+) -> Labels:
+    frame = np.pad(start, 1, constant_values=FRAME)
+    now, pitch = frame.ravel(), frame.shape[1]
+    rows, columns = np.divmod(pixels, shape[1])
+    places = (rows + 1) * pitch + columns + 1
+    grids = [np.flatnonzero((rows % 2 == y) & (columns % 2 == x)) for y in (0, 1) for x in (0, 1)]
+    for _ in range(SWEEPS):
+        before = now[places]
+        for grid in grids:
+            here, a, b = places[grid], old[grid], new[grid]
+            longer = np.zeros(len(grid))
+            for weight, offsets in (1.0, (1, pitch)), (math.sqrt(0.5), (pitch + 1, pitch - 1)):
+                for offset in (*offsets, *(-each for each in offsets)):
+                    other = now[here + offset]
+                    longer += weight * ((other != b).astype(float) - (other != a)) * (other != FRAME)
+            now[here] = np.where(price[grid] + beta * math.pi / 8 * longer < 0, b, a)
+        if np.array_equal(before, now[places]):
+            break
+    return np.ascontiguousarray(frame[1:-1, 1:-1])

@@ -103,7 +103,7 @@ class Tailor:
             shapes = [shape_of(labels, i, wide[i], self.reach) for i in numbers]
             for i, shape, cost in zip(numbers, shapes, self._costs(shapes), strict=True):
                 found[i] = self._region(shape, cost)
-        return found
+        return {i: found[i] for i in boxes}
 
     def _groups(self, boxes: dict[int, Box]) -> list[list[int]]:
         """Which regions share a canvas."""
