@@ -150,13 +150,18 @@ def _rich(image: Tensor, domain: Domain, energy_scales: tuple[float, ...], pool:
         opponents = _contrasts(image)
         top, bottom = image.amax(dim=1, keepdim=True), image.amin(dim=1, keepdim=True)
         linear += [opponents, _contrasts(_log(image)), (top - bottom) / (top + INTENSITY_FLOOR)]
-        squares.append(domain.derivative(opponents, 0).square() + domain.derivative(opponents, 2).square())
+        squares.append(pool(domain.derivative(opponents, 0).square() + domain.derivative(opponents, 2).square()))
+    pooled = pool(torch.cat(linear, dim=1))
+    del linear  # what is pooled is needed no more at the picture's size: memory is that of a few channels
     alphas = torch.tensor(energy_scales, dtype=image.dtype, device=image.device)
-    smoothed = list(domain.smooth(value, alphas[:, None]).unbind(dim=1))
-    squares += [domain.derivative(u, angle).square() for u in smoothed for angle in range(len(DIRECTIONS))]
-    squares += [(fine - coarse).square() for fine, coarse in pairwise(smoothed)]
-    energy = 0.5 * (pool(torch.cat(squares, dim=1)) + ENERGY_FLOOR**2).log()
-    return torch.cat([pool(torch.cat(linear, dim=1)), energy], dim=1)
+    smoothed = domain.smooth(value, alphas[:, None]).unbind(dim=1)
+    for u in smoothed:
+        squares.append(
+            pool(torch.cat([domain.derivative(u, angle).square() for angle in range(len(DIRECTIONS))], dim=1))
+        )
+    squares += [pool((fine - coarse).square()) for fine, coarse in pairwise(smoothed)]
+    energy = 0.5 * (torch.cat(squares, dim=1) + ENERGY_FLOOR**2).log()
+    return torch.cat([pooled, energy], dim=1)
 
 
 def _contrasts(image: Tensor) -> Tensor:

@@ -141,9 +141,13 @@ class Pooling:
 
 def _majority(blocks: Tensor, none: int) -> Tensor:
     """Return the most frequent value >= 0 along the last dimension, the smallest of several, −1 if there is none."""
-    votes = (blocks[..., :, None] == blocks[..., None, :]).sum(dim=-1) * (blocks >= 0)
-    best = torch.where((votes == votes.amax(dim=-1, keepdim=True)) & (votes > 0), blocks, none).amin(dim=-1)
-    return torch.where(best == none, -1, best)
+    best = blocks[..., 0].clone()
+    mixed = (blocks != blocks[..., :1]).any(dim=-1)  # few: only these need to be counted
+    values = blocks[mixed]
+    votes = (values[:, :, None] == values[:, None, :]).sum(dim=-1) * (values >= 0)
+    won = torch.where((votes == votes.amax(dim=-1, keepdim=True)) & (votes > 0), values, none).amin(dim=-1)
+    best[mixed] = torch.where(won == none, -1, won)
+    return best
 
 
 def _plan_rounds(ranks: Tensor, member: Tensor, most: int) -> tuple[list[tuple[Tensor, Tensor, Tensor]], Tensor]:
