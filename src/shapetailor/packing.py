@@ -1,4 +1,4 @@
-"""Rectangles side by side on one canvas, so that many small boxes cost one call instead of many."""
+"""Shapes side by side on one canvas, so that many small regions cost one call of a network instead of many."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ from collections.abc import Sequence
 from math import isqrt
 from typing import NamedTuple
 
-Size = tuple[int, int]
+import numpy as np
+import numpy.typing as npt
+from numba import njit
 
-#: Widths of the canvas that are tried, over the side of a square of the rectangles' area.
-WIDTHS = (1.0, 1.15, 1.3, 1.5, 2.0)
+BoolArray = npt.NDArray[np.bool_]
+
+#: Widths of the canvas that are tried, over the side of a square of the shapes' area.
+WIDTHS = (1.05, 1.15, 1.25, 1.4)
+#: Cells along a side of such a square: finer cells pack tighter and take longer.
+CELLS = 48
 
 
 class Layout(NamedTuple):
-    """Where rectangles lie: their upper left corners, in the order they came, and the canvas around them."""
+    """Where shapes lie: the upper left corners of their boxes, in the order they came, and the canvas around them."""
 
-    corners: list[Size]
+    corners: list[tuple[int, int]]
     height: int
     width: int
 
@@ -25,56 +31,101 @@ class Layout(NamedTuple):
         return self.height * self.width
 
 
-def pack(sizes: Sequence[Size]) -> Layout:
-    """Lay rectangles (height, width) on shelves: the tallest first, from the left, a new shelf where a row is full.
-
-    Of a few canvas widths, the one of the smallest canvas is kept.
-
-    Examples
-    --------
-    >>> pack([(2, 2), (4, 3), (2, 2)])
-    Layout(corners=[(0, 3), (0, 0), (0, 5)], height=4, width=7)
-    """
-    side = isqrt(sum(height * width for height, width in sizes))
-    widest = max(width for _, width in sizes)
-    candidates = {max(widest, int(side * factor)) for factor in WIDTHS}
-    return min((_shelves(sizes, width) for width in sorted(candidates)), key=lambda layout: layout.area)
-
-
-def _shelves(sizes: Sequence[Size], limit: int) -> Layout:
-    corners: list[Size] = [(0, 0)] * len(sizes)
-    top = height = left = width = 0
-    for k in sorted(range(len(sizes)), key=lambda k: (-sizes[k][0], -sizes[k][1], k)):
-        if left + sizes[k][1] > limit:
-            top, height, left = top + height, 0, 0
-        corners[k] = top, left
-        left, height = left + sizes[k][1], max(height, sizes[k][0])
-        width = max(width, left)
-    return Layout(corners, top + height, width)
-
-
-def group(sizes: Sequence[Size], overhead: int, largest: int) -> list[list[int]]:
-    """Divide rectangles into canvases.
+def pack(masks: Sequence[BoolArray], multiple: int = 1) -> Layout:
+    """Lay shapes on a canvas, each as high up as it fits, the largest first; their boxes may overlap, they do not.
 
     Parameters
     ----------
-    sizes : (height, width) of each
+    masks : the shapes, each in its box
+    multiple : int
+        Corners, height and width are multiples of it.
+
+    Examples
+    --------
+    Two hooks fit into each other:
+
+    >>> hook = np.array([[1, 1, 1], [1, 0, 0], [1, 0, 0]], bool)
+    >>> pack([hook, hook[::-1, ::-1]]).area
+    12
+    """
+    area = sum(int(mask.sum()) for mask in masks)
+    cell = multiple * max(1, isqrt(area) // (CELLS * multiple))
+    coarse = [_cells(mask, cell) for mask in masks]
+    side = isqrt(sum(int(each.sum()) for each in coarse))
+    widest = max(each.shape[1] for each in coarse)
+    layouts = [_first_fit(coarse, width) for width in sorted({max(widest, int(side * factor)) for factor in WIDTHS})]
+    best = min(layouts, key=lambda layout: layout.area)
+    return Layout([(cell * y, cell * x) for y, x in best.corners], cell * best.height, cell * best.width)
+
+
+def _cells(mask: BoolArray, cell: int) -> BoolArray:
+    """Which cells of a grid hold pixels of the shape."""
+    rows, columns = (-(-side // cell) for side in mask.shape)
+    framed = np.pad(mask, [(0, n * cell - side) for n, side in zip((rows, columns), mask.shape, strict=True)])
+    return np.asarray(framed.reshape(rows, cell, columns, cell).any(axis=(1, 3)))
+
+
+def _first_fit(masks: Sequence[BoolArray], width: int) -> Layout:
+    taken = np.zeros((sum(mask.shape[0] for mask in masks), width), bool)
+    corners = [(0, 0)] * len(masks)
+    used = [0, 0]
+    for k in sorted(range(len(masks)), key=lambda k: (-masks[k].size, k)):
+        height, breadth = masks[k].shape
+        top, left = _place(taken, masks[k])
+        taken[top : top + height, left : left + breadth] |= masks[k]
+        corners[k] = top, left
+        used = [max(used[0], top + height), max(used[1], left + breadth)]
+    return Layout(corners, used[0], used[1])
+
+
+@njit(nogil=True, cache=True)
+def _place(taken: BoolArray, mask: BoolArray) -> tuple[int, int]:
+    """First corner, row by row, at which the shape meets nothing; there is one under all that is taken."""
+    height, breadth = mask.shape
+    for top in range(taken.shape[0] - height + 1):
+        for left in range(taken.shape[1] - breadth + 1):
+            if not _meets(taken, mask, top, left):
+                return top, left
+    return 0, 0
+
+
+@njit(nogil=True, cache=True)
+def _meets(taken: BoolArray, mask: BoolArray, top: int, left: int) -> bool:
+    for y in range(mask.shape[0]):
+        for x in range(mask.shape[1]):
+            if mask[y, x] and taken[top + y, left + x]:
+                return True
+    return False
+
+
+def group(masks: Sequence[BoolArray], overhead: int, largest: int, multiple: int = 1) -> list[tuple[list[int], Layout]]:
+    """Divide shapes among canvases.
+
+    Parameters
+    ----------
+    masks : the shapes, each in its box
     overhead : int
-        Area that costs as much as a further canvas does: the largest rectangle gets one of its own as long as the
-        others pack tighter for it.
+        Area that costs as much as a further canvas does. The shape of the largest box gets a canvas of its own as long
+        as the boxes together take less, counting this, than a canvas for all.
     largest : int
-        No canvas of several rectangles has more area.
+        No canvas of several shapes has more area.
+    multiple : int
+        As for `pack`.
 
     Returns
     -------
-    list of lists of the rectangles' numbers
+    list
+        For each canvas the numbers of its shapes, and its layout.
     """
-    left = sorted(range(len(sizes)), key=lambda k: (-sizes[k][0] * sizes[k][1], k))
-    alone = []
-    while len(left) > 1:
-        whole, rest = pack([sizes[k] for k in left]), pack([sizes[k] for k in left[1:]])
-        height, width = sizes[left[0]]
-        if whole.area <= min(rest.area + height * width + overhead, largest):
-            break
-        alone.append([left.pop(0)])
-    return [*alone, left] if left else alone
+    left = sorted(range(len(masks)), key=lambda k: (-masks[k].size, k))
+    found = []
+    while left:
+        boxes = sum(masks[k].size for k in left)
+        if len(left) == 1 or sum(int(masks[k].sum()) for k in left) <= largest:
+            layout = pack([masks[k] for k in left], multiple)
+            if len(left) == 1 or layout.area <= min(boxes + overhead * (len(left) - 1), largest):
+                found.append((left, layout))
+                break
+        alone = left.pop(0)
+        found.append(([alone], pack([masks[alone]], multiple)))
+    return found

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .packing import group, pack
+from .packing import Layout, group
 from .regions import Box
 from .shapes import Shape, boxes_of, shape_of, widened
 
@@ -98,69 +98,69 @@ class Tailor:
 
     def _regions(self, labels: Labels, boxes: dict[int, Box]) -> dict[int, Region]:
         wide = {i: widened(box, self.reach, labels.shape, max(1, self.align)) for i, box in boxes.items()}
+        shared = {i for i, box in wide.items() if self.whole is None and self.align and _area(box) <= CANVAS}
         found = {}
-        for numbers in self._groups(wide):
-            shapes = [shape_of(labels, i, wide[i], self.reach) for i in numbers]
-            for i, shape, cost in zip(numbers, shapes, self._costs(shapes), strict=True):
-                found[i] = self._region(shape, cost)
+        for i in wide.keys() - shared:
+            shape = shape_of(labels, i, wide[i], self.reach)
+            found[i] = self._region(shape, self._cost_alone(shape))
+        shapes = {i: shape_of(labels, i, wide[i], self.reach) for i in wide if i in shared}
+        numbers = list(shapes)
+        for members, layout in group([shapes[i].dilated for i in numbers], OVERHEAD, CANVAS, max(1, self.align)):
+            together = [shapes[numbers[k]] for k in members]
+            for k, shape, cost in zip(members, together, self._costs(together, layout), strict=True):
+                found[numbers[k]] = self._region(shape, cost)
         return {i: found[i] for i in boxes}
 
-    def _groups(self, boxes: dict[int, Box]) -> list[list[int]]:
-        """Which regions share a canvas."""
-        numbers = list(boxes)
-        if self.whole is not None or not self.align:
-            return [[i] for i in numbers]
-        sizes = [(rows.stop - rows.start, columns.stop - columns.start) for rows, columns in boxes.values()]
-        return [[numbers[k] for k in members] for members in group(sizes, OVERHEAD, CANVAS)]
-
-    def _costs(self, shapes: list[Shape]) -> list[NDArray[np.float32]]:
-        """Steps 5 and 7: F_{R_i} in D(R_i), a_i and G_i, in each region's box, for regions that share a canvas."""
+    def _cost_alone(self, shape: Shape) -> NDArray[np.float32]:
+        """Steps 5 and 7, F_{R_i} in D(R_i), a_i and G_i, for one region: in its box."""
         if self.whole is not None:
-            return [_cost(self.whole[(slice(None), *shape.box)], shape.mask) for shape in shapes]
+            return _cost(self.whole[(slice(None), *shape.box)], shape.mask)
         if not self.align:
-            (shape,) = shapes
             labels = np.full(self.image.shape[2:], -1)
             labels[shape.box][shape.dilated] = 0
-            return [_cost(self._compute(self.image, labels)[(slice(None), *shape.box)], shape.mask)]
-        places, (height, width) = self._places(shapes)
+            return _cost(self._compute(self.image, labels)[(slice(None), *shape.box)], shape.mask)
+        labels = np.where(shape.dilated, 0, -1)
+        place = (slice(0, labels.shape[0]), slice(0, labels.shape[1]))
+        return self._costs_on(self.image[(..., *shape.box)], labels, [shape], [place])[0]
+
+    def _costs(self, shapes: list[Shape], layout: Layout) -> list[NDArray[np.float32]]:
+        """The same for regions that share a canvas, where they cannot see each other."""
+        if len(shapes) == 1:
+            return [self._cost_alone(shapes[0])]
+        places = [
+            (slice(y, y + shape.mask.shape[0]), slice(x, x + shape.mask.shape[1]))
+            for (y, x), shape in zip(layout.corners, shapes, strict=True)
+        ]
+        # Blocks may go on beyond the picture's end, where boxes stop; what they miss is outside every region.
+        height = max(layout.height, *(rows.stop for rows, _ in places))
+        width = max(layout.width, *(columns.stop for _, columns in places))
         labels = np.full((height, width), -1)
+        if any(have < want for have, want in zip(self._canvas.shape[2:], labels.shape, strict=True)):
+            size = np.maximum(self._canvas.shape[2:], labels.shape).tolist()
+            self._canvas = self.image[:, :, :1, :1].repeat(1, 1, *size)  # constant channels are done with this
+        canvas = self._canvas[:, :, :height, :width]
         for number, (place, shape) in enumerate(zip(places, shapes, strict=True)):
             labels[place][shape.dilated] = number
-        canvas = (
-            self.image[(..., *shapes[0].box)] if len(shapes) == 1 else self._filled(places, shapes, (height, width))
-        )
+            inside = self._tensor(shape.dilated)
+            for channel in self._varying:
+                here = canvas[(0, channel, *place)]
+                here.copy_(torch.where(inside, self.image[(0, channel, *shape.box)], here))
+        return self._costs_on(canvas, labels, shapes, places)
+
+    def _costs_on(
+        self, canvas: Tensor, labels: Labels, shapes: list[Shape], places: list[Box]
+    ) -> list[NDArray[np.float32]]:
+        pairs = list(zip(places, shapes, strict=True))
         if self._compact is None:
             found = self._compute(canvas, labels)
-            return [_cost(found[(slice(None), *p)], shape.mask) for p, shape in zip(places, shapes, strict=True)]
+            return [_cost(found[(slice(None), *place)], shape.mask) for place, shape in pairs]
         own = np.zeros(labels.shape, bool)
-        for place, shape in zip(places, shapes, strict=True):
-            own[place] = shape.mask
+        for place, shape in pairs:
+            own[place] |= shape.mask
         with torch.no_grad():
             rows, row_of_pixel = self._compact(canvas, self._tensor(labels)[None])
         cost = _compact_cost(rows, row_of_pixel[0], self._tensor(labels), self._tensor(own))
         return [cost[place] for place in places]
-
-    def _places(self, shapes: list[Shape]) -> tuple[list[Box], tuple[int, int]]:
-        """Where the regions' boxes lie on their canvas, at multiples of the blocks' side, and its size."""
-        sizes, step = [shape.mask.shape for shape in shapes], self.align
-        if len(sizes) == 1:
-            return [(slice(0, sizes[0][0]), slice(0, sizes[0][1]))], sizes[0]
-        layout = pack([(-(-height // step), -(-width // step)) for height, width in sizes])
-        places = [
-            (slice(step * y, step * y + height), slice(step * x, step * x + width))
-            for (y, x), (height, width) in zip(layout.corners, sizes, strict=True)
-        ]
-        return places, (step * layout.height, step * layout.width)
-
-    def _filled(self, places: list[Box], shapes: list[Shape], size: tuple[int, int]) -> Tensor:
-        """Return a canvas with the regions' boxes; channels that are constant over the picture stay filled."""
-        height, width = (max(a, b) for a, b in zip(size, self._canvas.shape[2:], strict=True))
-        if self._canvas.shape[2:] != (height, width):
-            self._canvas = self.image[:, :, :1, :1].repeat(1, 1, height, width)
-        for place, shape in zip(places, shapes, strict=True):
-            for channel in self._varying:
-                self._canvas[(0, channel, *place)] = self.image[(0, channel, *shape.box)]
-        return self._canvas[:, :, : size[0], : size[1]]
 
     def _compute(self, image: Tensor, labels: Labels) -> Tensor:
         with torch.no_grad():
@@ -173,6 +173,11 @@ class Tailor:
         rows, columns = shape.band.nonzero()
         band = (rows + shape.box[0].start) * self.image.shape[3] + columns + shape.box[1].start
         return Region(band, shape.phi, shape.slope, shape.curvature, cost[shape.band], cost[shape.mask])
+
+
+def _area(box: Box) -> int:
+    rows, columns = box
+    return int((rows.stop - rows.start) * (columns.stop - columns.start))
 
 
 def _cost(features: Tensor, mask: Mask) -> NDArray[np.float32]:
