@@ -110,8 +110,10 @@ def evolve(
     labels : ndarray, (H, W)
         Regions 0..K−1 to start from (step 1).
     descriptors : callable
-        ``descriptors(image, labels)``. It is called on each region's box, which changes nothing for
-        descriptors that never look outside a region; `align` = 0 calls it on whole images.
+        ``descriptors(image, labels)``. It is called on crops of the image and on canvases where the changed regions
+        lie side by side, which changes nothing for descriptors that never look outside a region; `align` = 0 calls it
+        on whole images, for one region at a time. If it has a method ``compact(image, labels)``, returning the
+        descriptors of blocks (n, D) and the pixels' rows among them (1, H, W), that is used instead with `align` > 1.
     config : EvolutionConfig
     fixed : ndarray, (H, W), optional
         Marked pixels, >= 0, keep their label.
@@ -123,8 +125,8 @@ def evolve(
     Returns
     -------
     Evolution
-        The energies of the trace go down: a step that would raise the energy is taken back and tried at
-        half the displacement.
+        The energies of the trace go down: of a step that would raise the energy, the changes are taken back that raise
+        it at their own pixel (`motion.settle`); if that does not help, it is tried at half the displacement.
     """
     config = config or EvolutionConfig()
     if fixed is not None:

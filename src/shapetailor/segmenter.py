@@ -29,7 +29,7 @@ MAX_PIXELS = 2**22
 
 
 class Describer(Protocol):
-    """What computes descriptors: an `STDNN`, or any module that has these."""
+    """What computes descriptors: an `STDNN`, or any module that has these; `compact` too, if it works on blocks."""
 
     @property
     def image_channels(self) -> int:
