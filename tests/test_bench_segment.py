@@ -92,3 +92,11 @@ def test_scikit_image_is_timed_and_compared_with_the_truth():
 def test_tiny_pictures_are_refused():
     with pytest.raises(ValueError, match="at least 32 pixels, got 16"):
         segment.run([16])
+
+
+def test_memory_is_taken_of_a_large_picture_at_its_own_size(monkeypatch):
+    monkeypatch.setattr(segment, "MEMORY_SIZE", 1024)
+    call = segment._prepare_memory()
+    assert call.args[0].shape == (1024, 1024, 3)
+    assert call().labels.shape == (1024, 1024)
+    assert call.func.__self__.max_pixels == 1024**2

@@ -175,8 +175,8 @@ def _prepare_memory() -> Callable[[], object]:
     """Make a large picture in colour, the small one enlarged with noise, and return its segmentation as a call."""
     small = picture(512)
     times = MEMORY_SIZE // 512
-    large = small.image.repeat(times, axis=0).repeat(times, axis=1)
-    large += np.random.default_rng(0).integers(0, 8, large.shape, dtype=np.uint8) % (256 - large)
+    large = np.minimum(small.image, 247).repeat(times, axis=0).repeat(times, axis=1)
+    large += np.random.default_rng(0).integers(0, 9, large.shape, dtype=np.uint8)
     init = start(Case(MEMORY_MODEL, 512, MEMORY_ITERATIONS), small.truths[0])
     settings = EvolutionConfig(iterations=MEMORY_ITERATIONS)
     segmenter = Segmenter.from_pretrained(MEMORY_MODEL, max_pixels=MEMORY_SIZE**2)
