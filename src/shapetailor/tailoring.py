@@ -28,7 +28,7 @@ Descriptors = Callable[[Tensor, Tensor], Tensor]
 #: Pixels that take as long as a further call of a network does.
 OVERHEAD = 2**14
 #: Most pixels of a canvas that several regions share, for the sake of memory.
-CANVAS = 2**22
+CANVAS = 2**20
 #: Pixels whose costs are computed at once.
 CHUNK = 2**15
 

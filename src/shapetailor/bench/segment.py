@@ -165,7 +165,7 @@ def measure(case: Case) -> Row:
     begin = time.perf_counter()
     result = call(callback=lambda iteration, *_: None if iteration else first.append(sum(areas)))
     seconds, area = time.perf_counter() - begin, sum(areas) / case.size**2
-    best = best_times({"": call}, 3.0, 3, {"": seconds})[""]
+    best = best_times({"": call}, 10.0, 3, {"": seconds})[""]
     progress(f"{case}: {duration(best)}, {result.iterations} iterations, {area:.1f} pictures")
     rand = metrics.adjusted_rand(result.labels, sample.truths[0])
     return Row(case, result.iterations, first[0] / case.size**2, area, best, float(rand), result.labels)
