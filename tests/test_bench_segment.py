@@ -11,8 +11,8 @@ from shapetailor.bench import segment
 from shapetailor.bench.segment import FEW, ITERATIONS, MANY, Case, Row
 
 
-def row(case, seconds, labels=0, calls=10):
-    return Row(case, case.iterations, calls, seconds, 1.0, np.full((4, 4), labels))
+def row(case, seconds, labels=0, area=10.0):
+    return Row(case, case.iterations, 1.0, area, seconds, 1.0, np.full((4, 4), labels))
 
 
 def test_every_comparison_has_both_its_sides():
@@ -22,7 +22,12 @@ def test_every_comparison_has_both_its_sides():
         assert Case(model, 256, ITERATIONS) in found
         assert {Case(model, 256, FEW, cells=2), Case(model, 256, FEW, cells=MANY)} <= set(found)
         (cold,) = (case for case in found if case.model == model and case.backend == "torch")
-        assert {replace(cold, backend="auto"), replace(cold, backend="auto", size=512)} <= set(found)
+        assert {replace(cold, backend="auto"), Case(model, 256, FEW), Case(model, 512, FEW)} <= set(found)
+
+
+def test_the_slow_model_is_not_run_at_large_sizes():
+    assert Case("texture", 2048, FEW) in segment.cases([256, 2048], quick=False)
+    assert Case("paper", 2048, FEW) not in segment.cases([256, 2048], quick=False)
 
 
 def test_pictures_have_two_regions_and_are_always_the_same():
@@ -49,7 +54,8 @@ def test_a_case_is_segmented_and_its_work_is_counted():
     found = segment.measure(Case("texture", 48, 2, cells=3))
     assert found.labels.shape == (48, 48)
     assert 0 <= found.iterations <= 2
-    assert found.calls >= 3  # at least every region once
+    assert 1 < found.first < 3  # the dilated regions overlap
+    assert found.area >= found.first
     assert found.seconds > 0
 
 
@@ -66,13 +72,14 @@ def test_regions_that_differ_are_noticed():
 
 def test_targets_are_judged_on_the_rows_they_name():
     rows = []
-    for model, few in segment.MODELS.items():
-        base = Case(model, 256, few)
-        rows += [row(each, 0.75, calls=21) for each in {base, Case(model, 256, ITERATIONS)}]
-        rows += [row(replace(base, backend="torch"), 7.5, calls=21), row(replace(base, size=512), 12.0, calls=84)]
+    for model, usual in segment.MODELS.items():
+        base = Case(model, 256, usual)
+        full, few = Case(model, 256, ITERATIONS), Case(model, 256, FEW)
+        rows += [row(each, 0.75, area=10.5) for each in {base, full, few}]
+        rows += [row(replace(base, backend="torch"), 7.5), row(replace(few, size=512), 12.0, area=42.0)]
         rows += [row(Case(model, 256, FEW, cells=2), 2.0), row(Case(model, 256, FEW, cells=MANY), 5.0)]
-    verdicts = [(round(each["value"], 6), each["reached"]) for each in segment.judge(rows, 256)]
-    assert verdicts == [(1.5, True), (10.0, False), (1.0, True), (2.5, False)] * 2
+    verdicts = [(round(each["value"], 6), each["reached"]) for each in segment.judge(rows, 256, 17 * 10**9)]
+    assert verdicts == [(1.5, True), (10.0, False), (1.0, True), (2.5, False)] * 2 + [(17.0, False)]
     assert segment.judge(rows, 128) == []
 
 
@@ -85,3 +92,11 @@ def test_scikit_image_is_timed_and_compared_with_the_truth():
 def test_tiny_pictures_are_refused():
     with pytest.raises(ValueError, match="at least 32 pixels, got 16"):
         segment.run([16])
+
+
+def test_memory_is_taken_of_a_large_picture_at_its_own_size(monkeypatch):
+    monkeypatch.setattr(segment, "MEMORY_SIZE", 1024)
+    call = segment._prepare_memory()
+    assert call.args[0].shape == (1024, 1024, 3)
+    assert call().labels.shape == (1024, 1024)
+    assert call.func.__self__.max_pixels == 1024**2

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from shapetailor.evolution import EvolutionConfig, _Describer, evolve
+from shapetailor.evolution import EvolutionConfig, evolve, shape_gradient
 from shapetailor.network import STDNN, STDNNConfig
 from shapetailor.poisson import Edges, edges_of
 from shapetailor.regions import boundary_length, boxes
+from shapetailor.tailoring import Tailor
 
 TURNS = {
     "right": lambda a: np.rot90(a, -1),
@@ -238,11 +239,18 @@ def test_boxes_change_nothing_for_descriptors_that_do_not_leak():
     assert whole.iterations == 4
 
 
-def test_descriptors_are_asked_for_in_boxes_around_the_dilated_regions():
+def test_descriptors_are_asked_for_in_the_dilated_regions_side_by_side():
     counted, start = Counted(), strips(40, 10)
     run(start, start, EvolutionConfig(iterations=0, reach=3), counted)
-    assert [each.shape for each in counted.asked] == [(1, 24, 13), (1, 24, 33)]
-    assert all((each == 0).all() for each in counted.asked)
+    (asked,) = counted.asked
+    assert [np.count_nonzero(asked == i) for i in (0, 1)] == [24 * 33, 24 * 13]
+
+
+def test_large_regions_are_asked_for_alone_in_their_boxes(monkeypatch):
+    monkeypatch.setattr("shapetailor.tailoring.CANVAS", 24 * 12)
+    counted, start = Counted(), strips(40, 5, 10)
+    run(start, start, EvolutionConfig(iterations=0, reach=3), counted)
+    assert sorted(each.shape for each in counted.asked) == [(1, 24, 8), (1, 24, 11), (1, 24, 33)]
 
 
 def test_a_region_that_did_not_change_is_not_computed_again():
@@ -250,7 +258,8 @@ def test_a_region_that_did_not_change_is_not_computed_again():
     truth, start = strips(60, 20, 40), strips(60, 12, 40)
     result = run(0.5 * truth, start, descriptors=counted)
     np.testing.assert_array_equal(result.labels, truth)
-    assert len(counted.asked) == 3 + 2 * result.iterations
+    asked = [len(np.unique(each[each >= 0])) for each in counted.asked]
+    assert asked == [3] + [2] * result.iterations
 
 
 def test_descriptors_that_are_not_tailored_are_computed_once_from_the_whole_image():
@@ -289,7 +298,7 @@ def test_the_shape_gradient_is_the_derivative_in_an_edges_conductance():
     truth = strips(10, 6, height=10)
     image = net.prepare(tensor(noisy(truth, (0.3, 0.7))).double())
     labels = strips(10, 4, height=10)
-    found = _Describer(image, net, EvolutionConfig(), 1, labels.shape).shape_gradient(labels)
+    found = shape_gradient(image, labels, net)
     maps = torch.from_numpy(labels)[None]
     closed = edges_of(maps, torch.float64)
 
@@ -336,3 +345,62 @@ def test_the_exact_gradient_of_a_network_with_a_stride_is_refused():
     image = net.prepare(torch.rand(1, 1, 16, 16, dtype=torch.float64))
     with pytest.raises(ValueError, match="edges are for networks of stride 1, this one's is 2"):
         evolve(image, boxes((16, 16), 2), net, EvolutionConfig(gradient="exact"), align=2)
+
+
+@pytest.mark.parametrize("beta", [1.0, 4.0, 16.0])
+def test_a_large_beta_does_not_stall(beta):
+    truth = blob()
+    gray, start = noisy(truth, (0.4, 0.6), 0.15), boxes(truth.shape, 2)
+    result = run(gray, start, EvolutionConfig(beta=beta))
+    assert result.iterations >= 5
+    assert (np.diff(result.energy) <= 0).all()
+    assert result.energy[-1] < 0.7 * result.energy[0]
+
+
+def test_a_strong_beta_finds_in_noise_what_a_weak_one_does_not():
+    truth = blob()
+    gray, start = noisy(truth, (0.4, 0.6), 0.15), boxes(truth.shape, 2)
+    wrong = [np.mean(run(gray, start, EvolutionConfig(beta=beta)).labels != truth) for beta in (0.1, 8.0)]
+    assert min(wrong[0], 1 - wrong[0]) > 0.3
+    assert min(wrong[1], 1 - wrong[1]) < 0.03
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"move": 2.0}, "move must be more than 0 and less than reach, 2; got 2.0"),
+        ({"move": 0.0}, "move must be more than 0"),
+        ({"reach": 0}, "reach must be a whole number from 1 on, got 0"),
+        ({"reach": 2.5}, "reach must be a whole number from 1 on, got 2.5"),
+        ({"beta": -1.0}, "beta must be finite and not negative, got -1.0"),
+        ({"beta": float("nan")}, "beta must be finite"),
+        ({"iterations": -1}, "iterations must not be negative, got -1"),
+        ({"gradient": "none"}, "gradient must be one of .* got 'none'"),
+    ],
+)
+def test_settings_that_make_no_sense_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        EvolutionConfig(**options)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_regions_on_one_canvas_are_described_as_if_alone(stride, monkeypatch):
+    net, start = tiny_network(features="rich", stride=stride), boxes((22, 27), 5, per_side=5)
+    image = net.prepare(torch.rand(1, 1, 22, 27, generator=torch.Generator().manual_seed(0)).double())
+    found = []
+    for largest in (2**20, 0):
+        monkeypatch.setattr("shapetailor.tailoring.CANVAS", largest)
+        found.append(Tailor(image, net, 2 * stride, stride).start(start))
+    for i, alone in found[1].items():
+        np.testing.assert_array_equal(found[0][i].band, alone.band)
+        np.testing.assert_allclose(found[0][i].cost, alone.cost, rtol=1e-4, atol=1e-7)
+        np.testing.assert_allclose(found[0][i].own, alone.own, rtol=1e-4, atol=1e-7)
+
+
+def test_descriptors_of_blocks_are_compared_like_those_of_pixels():
+    net, start = tiny_network(features="rich", stride=3), boxes((22, 27), 3, per_side=4)
+    image = net.prepare(torch.rand(1, 1, 22, 27, generator=torch.Generator().manual_seed(0)).double())
+    blocks, pixels = (Tailor(image, describe, 6, 3).start(start) for describe in (net, lambda *what: net(*what)))
+    for i, region in pixels.items():
+        np.testing.assert_allclose(blocks[i].cost, region.cost, rtol=1e-5, atol=1e-9)
+        assert blocks[i].within == pytest.approx(region.within, rel=1e-6)

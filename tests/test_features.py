@@ -58,9 +58,10 @@ def test_gray_is_luma_of_three_channels_and_the_mean_of_others():
 @pytest.mark.parametrize(("colours", "expected"), [(1, 5), (2, 7), (3, 8), (16, 21)])
 def test_paper_channels_are_colours_gray_and_four_gradients(colours, expected):
     image = torch.rand(1, colours, 6, 5)
-    out = channels(image, Domain(regions(0, 6, 5)), colours)
+    labels = regions(0, 6, 5)
+    out = channels(image, Domain(labels), colours)
     assert out.shape == (1, expected, 6, 5) == (1, channel_count(colours, "paper", 3), 6, 5)
-    assert torch.equal(out[:, :colours], image)
+    assert torch.equal(out[:, :colours], torch.where(labels[:, None] >= 0, image, 0))
     assert (out[:, -4:] >= 0).all()
 
 

@@ -295,3 +295,12 @@ def test_the_example_of_the_documentation_runs():
     names = {}
     exec(example, names)
     assert names["descriptors"].shape == (2, 5, 48, 64)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_compact_descriptors_are_those_of_the_pixels(name):
+    net, labels = network(**OPTIONS[name]), regions(3, images=2)
+    image = pictures(net, labels)
+    rows, row_of_pixel = net.compact(image, labels)
+    pixels = torch.where(labels[:, None] >= 0, rows[row_of_pixel].movedim(3, 1), 0)
+    torch.testing.assert_close(pixels, net(image, labels), rtol=1e-6, atol=1e-6)

@@ -180,3 +180,11 @@ def test_labels_of_another_size_are_refused_by_their_name(method, max_pixels):
     picture = as_picture(np.zeros((8, 9), np.uint8), 1, max_pixels)
     with pytest.raises(ValueError, match=r"init must have the picture's size \(8, 9\), got \(9, 8\)"):
         getattr(picture, method)(np.zeros((9, 8), np.int64), "init")
+
+
+@pytest.mark.parametrize("height", [1, 130, 385])
+def test_strips_of_a_large_picture_meet_without_a_seam(height, monkeypatch):
+    gray = np.random.default_rng(0).integers(0, 256, (height, 20)).astype(np.uint8)
+    whole = values(gray, 1, max_pixels=max(1, gray.size // 9))
+    monkeypatch.setattr("shapetailor.pictures.STRIP", 10**6)
+    np.testing.assert_array_equal(whole, values(gray, 1, max_pixels=max(1, gray.size // 9)))

@@ -97,3 +97,23 @@ def test_gradient_of_there_and_back_is_exact(seed):
     pooling = Pooling(labels, 2)
     x = torch.rand(1, 1, 5, 4, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: pooling.unpool(pooling.pool(x).square()), x)
+
+
+@given(st.integers(0, 2**31), st.integers(1, 13), st.integers(1, 13), st.integers(2, 5), st.integers(1, 9))
+def test_a_sample_of_a_map_that_is_constant_in_regions_is_its_mean(seed, height, width, stride, count):
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(-1, count, (2, height, width), generator=generator)
+    x = torch.where(labels >= 0, 2.0**labels, float("nan"))[:, None]
+    pooling = Pooling(labels, stride)
+    pooled = pooling.pool(torch.where(labels[:, None] >= 0, x, 0))
+    assert torch.equal(pooling.sample(x), pooled)
+
+
+def test_rows_are_the_values_of_pixels():
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(-1, 4, (2, 11, 14), generator=generator)
+    pooling = Pooling(labels, 4)
+    y = torch.rand(2, 3, *pooling.labels.shape[1:], generator=generator)
+    rows = pooling.rows(y)
+    assert torch.equal(rows[pooling.row_of_pixel].movedim(3, 1), pooling.unpool(y))
+    assert len(rows) < labels.numel() + pooling.labels.numel()

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from .domain import DIRECTIONS, Domain
+from .pooling import Pooling
 
 Kind = Literal["paper", "rich"]
 Pool = Callable[[Tensor], Tensor]
@@ -96,14 +97,14 @@ def channels(
     image_channels: int,
     kind: Kind = "paper",
     energy_scales: tuple[float, ...] = (0.0, 1.0, 4.0),
-    pool: Pool | None = None,
+    pooling: Pooling | None = None,
 ) -> Tensor:
     """Compute the channels of f0 from prepared pictures, before smoothing.
 
     Parameters
     ----------
     image : Tensor, (B, C, H, W)
-        Output of `prepare` of the same kind.
+        Output of `prepare` of the same kind. What lies outside every region is ignored.
     domain : Domain
         The regions at the picture's resolution.
     image_channels : int
@@ -113,14 +114,18 @@ def channels(
         "rich": see `docs/network.md`; each channel as it is, then each standardised by its picture.
     energy_scales : tuple of float
         Scales (α) at which the rich set measures oriented energy.
-    pool : callable, optional
+    pooling : Pooling, optional
         Mean over blocks inside regions. Energies are pooled as squares, before their logarithm.
     """
-    pool = pool or _identity
+    pool = _identity if pooling is None else pooling.pool
+    inside = domain.inside[:, None]
+    picture, maps = image[:, :image_channels], image[:, image_channels:]
+    picture = torch.where(inside, picture, 0)
     if kind == "paper":
-        return pool(_paper(image, domain))
-    raw = _rich(image[:, :image_channels], domain, energy_scales, pool)
-    mean, scale = pool(image[:, image_channels:]).chunk(2, dim=1)
+        return pool(_paper(picture, domain))
+    raw = _rich(picture, domain, energy_scales, pool)
+    # Maps are constant inside regions: one pixel of a block says what all of it would.
+    mean, scale = (torch.where(inside, maps, 0) if pooling is None else pooling.sample(maps)).chunk(2, dim=1)
     return torch.cat([raw, (raw - mean) * scale], dim=1)
 
 
@@ -145,13 +150,18 @@ def _rich(image: Tensor, domain: Domain, energy_scales: tuple[float, ...], pool:
         opponents = _contrasts(image)
         top, bottom = image.amax(dim=1, keepdim=True), image.amin(dim=1, keepdim=True)
         linear += [opponents, _contrasts(_log(image)), (top - bottom) / (top + INTENSITY_FLOOR)]
-        squares.append(domain.derivative(opponents, 0).square() + domain.derivative(opponents, 2).square())
+        squares.append(pool(domain.derivative(opponents, 0).square() + domain.derivative(opponents, 2).square()))
+    pooled = pool(torch.cat(linear, dim=1))
+    del linear  # what is pooled is needed no more at the picture's size: memory is that of a few channels
     alphas = torch.tensor(energy_scales, dtype=image.dtype, device=image.device)
-    smoothed = list(domain.smooth(value, alphas[:, None]).unbind(dim=1))
-    squares += [domain.derivative(u, angle).square() for u in smoothed for angle in range(len(DIRECTIONS))]
-    squares += [(fine - coarse).square() for fine, coarse in pairwise(smoothed)]
-    energy = 0.5 * (pool(torch.cat(squares, dim=1)) + ENERGY_FLOOR**2).log()
-    return torch.cat([pool(torch.cat(linear, dim=1)), energy], dim=1)
+    smoothed = domain.smooth(value, alphas[:, None]).unbind(dim=1)
+    for u in smoothed:
+        squares.append(
+            pool(torch.cat([domain.derivative(u, angle).square() for angle in range(len(DIRECTIONS))], dim=1))
+        )
+    squares += [pool((fine - coarse).square()) for fine, coarse in pairwise(smoothed)]
+    energy = 0.5 * (torch.cat(squares, dim=1) + ENERGY_FLOOR**2).log()
+    return torch.cat([pooled, energy], dim=1)
 
 
 def _contrasts(image: Tensor) -> Tensor:

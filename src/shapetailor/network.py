@@ -115,6 +115,18 @@ class STDNN(nn.Module):
             grid.native.edges = edges
         return self.finish(self._maps(self.channels(image, grid), grid.layers), grid)
 
+    def compact(self, image: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute descriptors like `forward`, of blocks where pixels share them: (n, D), and pixels' rows (B, H, W).
+
+        Rows of pixels outside every region mean nothing.
+        """
+        grid = self.grid(image, labels)
+        y = self._maps(self.channels(image, grid), grid.layers)
+        if grid.pooling is None:
+            rows = torch.arange(labels.numel(), device=labels.device).reshape(labels.shape)
+            return self._head(y).movedim(1, 3).flatten(0, 2), rows
+        return self._head(grid.pooling.rows(y)), grid.pooling.row_of_pixel
+
     def embed(self, channels: Tensor, labels: Tensor) -> Tensor:
         """Compute descriptors where the layers work, from what `channels` gives there: (B, D, h, w)."""
         domain = self._domain(labels, channels.dtype)
@@ -157,10 +169,10 @@ class STDNN(nn.Module):
 
     def channels(self, image: Tensor, grid: Grid) -> Tensor:
         """Return the channels of f0 before standardisation and smoothing, where the layers work."""
-        image = torch.where(grid.native.inside[:, None], image, 0)
-        pool = None if grid.pooling is None else grid.pooling.pool
         config = self.config
-        return features.channels(image, grid.native, config.image_channels, config.features, config.energy_scales, pool)
+        return features.channels(
+            image, grid.native, config.image_channels, config.features, config.energy_scales, grid.pooling
+        )
 
     def standardise(self, x: Tensor) -> Tensor:
         """Apply the training statistics."""

@@ -33,6 +33,8 @@ PER_LINE_PIXEL = 400
 STRETCH = (1.0, 99.0)
 #: Values that percentiles are estimated from.
 SAMPLE = 2**20
+#: Rows that are tinted at once.
+STRIP = 256
 
 
 def overlay(image: Array, labels: IntArray) -> Picture:
@@ -49,12 +51,16 @@ def overlay(image: Array, labels: IntArray) -> Picture:
     if image.shape[:2] != labels.shape:
         raise ValueError(f"labels must have the image's shape {image.shape[:2]}, got {labels.shape}")
     picture = as_rgb8(image)
-    present, index = np.unique(labels, return_inverse=True)
+    present = np.unique(labels)
     colours = np.array([region_colour(int(number)) for number in present], dtype=np.uint16)
     strength = np.where(present >= 0, round(256 * TINT), 0).astype(np.uint16)
-    index = index.reshape(labels.shape)
-    weight = strength[index][..., None]
-    picture = ((picture * (256 - weight) + colours[index] * weight) >> 8).astype(np.uint8)
+    tinted = np.empty_like(picture)
+    for first in range(0, len(labels), STRIP):  # so that temporaries are small where the picture is not
+        rows = slice(first, first + STRIP)
+        index = np.searchsorted(present, labels[rows])
+        weight = strength[index][..., None]
+        tinted[rows] = (picture[rows] * (256 - weight) + colours[index] * weight) >> 8
+    picture = tinted
     width = max(1, round(min(labels.shape) / PER_LINE_PIXEL))
     line = _boundary(labels, width)
     rim = dilate(line, width) & ~line

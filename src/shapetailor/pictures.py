@@ -18,6 +18,8 @@ from .images import read_image
 MOST_CHANNELS = 16
 #: Shares of the values of a 16-bit or float picture that become black and white.
 BLACK, WHITE = 0.1, 99.9
+#: Rows of a reduced picture that are made at once.
+STRIP = 64
 
 
 @dataclass(frozen=True)
@@ -126,11 +128,15 @@ def _pil_array(image: Image.Image) -> NDArray[Any]:
 
 
 def _reduced(plane: NDArray[Any], factor: int) -> NDArray[np.float32]:
-    values = plane.astype(np.float32)
+    """Average blocks, strip by strip, so that a large plane is never there in float32."""
     if factor == 1:
-        return values
-    tensor = avg_pool2d(torch.from_numpy(values)[None, None], factor, ceil_mode=True, count_include_pad=False)
-    reduced: NDArray[np.float32] = tensor[0, 0].numpy()
+        return plane.astype(np.float32)
+    height, width = plane.shape
+    reduced = np.empty((-(-height // factor), -(-width // factor)), np.float32)
+    for first in range(0, len(reduced), STRIP):
+        strip = torch.from_numpy(plane[first * factor : (first + STRIP) * factor].astype(np.float32))
+        means = avg_pool2d(strip[None, None], factor, ceil_mode=True, count_include_pad=False)
+        reduced[first : first + STRIP] = means[0, 0].numpy()
     return reduced
 
 

@@ -22,6 +22,8 @@ class Pooling:
     ----------
     labels : Tensor, (B, h, w)
         The coarse label map, cells included. Its values are new; equality is what counts.
+    row_of_pixel : Tensor, (B, H, W)
+        Which of the values that `rows` returns each pixel has.
     """
 
     def __init__(self, labels: Tensor, stride: int) -> None:
@@ -33,36 +35,50 @@ class Pooling:
         self._block = self._block_of_pixel(labels.device)
         self._member = (ranks == coarse.flatten()[self._block]) & (ranks >= 0)
         self._count = self._sum(self._member[:, None].double()).clamp_min(1)
-        self._rounds, left = _plan_rounds(ranks, self._member, 2 * stride)
+        rounds, left = _plan_rounds(ranks, self._member, 2 * stride)
         self._plan_cells(ranks, left)
-        rows = torch.full((self.images, self.rows, self.w), -1, dtype=coarse.dtype, device=labels.device)
+        self._plan_rows(rounds)
+        rows = torch.full((self.images, self.rows_of_cells, self.w), -1, dtype=coarse.dtype, device=labels.device)
         rows.flatten()[self._cell_slot] = (
             int(ranks.max()) + 1 + torch.arange(len(self._cell_slot), device=labels.device)
         )
         self.labels = torch.cat([coarse, rows], dim=1)
+        self._plan_sample()
 
     def pool(self, x: Tensor) -> Tensor:
         """Average (B, C, H, W) to (B, C, h, w), cells included."""
         blocks = self._sum(torch.where(self._member[:, None], x, 0)) / self._count.to(x.dtype)
-        if not self.rows:
+        if not self.rows_of_cells:
             return blocks
         pixels, cells = self._cell_pixels
         values = x.movedim(1, 3).flatten(0, 2)[pixels]
         sums = values.new_zeros(len(self._cell_slot), x.shape[1]).index_add(0, cells, values)
         means = sums / torch.bincount(cells, minlength=len(sums))[:, None].to(x.dtype)
-        rows = x.new_zeros(self.images * self.rows * self.w, x.shape[1]).index_copy(0, self._cell_slot, means)
-        rows = rows.reshape(self.images, self.rows, self.w, -1).movedim(3, 1)
+        rows = x.new_zeros(self.images * self.rows_of_cells * self.w, x.shape[1]).index_copy(0, self._cell_slot, means)
+        rows = rows.reshape(self.images, self.rows_of_cells, self.w, -1).movedim(3, 1)
         return torch.cat([blocks, rows], dim=2)
+
+    def sample(self, x: Tensor) -> Tensor:
+        """Take (B, C, H, W) at one pixel of each block's label: (B, C, h, w), cells included; 0 outside.
+
+        For maps that are constant inside regions that is their mean.
+        """
+        values = x.movedim(1, 3)[self._sample_of_block]
+        values = torch.where(self.labels.flatten()[:, None] >= 0, values, 0)
+        return values.reshape(*self.labels.shape, -1).movedim(3, 1)
 
     def unpool(self, y: Tensor) -> Tensor:
         """Bring (B, D, h, w) back to (B, D, H, W)."""
-        per_pixel = self._coarse_index.flatten()
-        values = y.movedim(1, 3).flatten(0, 2)[per_pixel]
-        for pixels, neighbours, ready in self._rounds:
+        return self.rows(y)[self.row_of_pixel].movedim(3, 1).contiguous()
+
+    def rows(self, y: Tensor) -> Tensor:
+        """Return the different values that (B, D, h, w) has among pixels, as (n, D); see `row_of_pixel`."""
+        rows = y.movedim(1, 3).flatten(0, 2)
+        for neighbours, ready in self._rounds:
             weight = ready.to(y.dtype)
-            mean = (values[neighbours] * weight[:, :, None]).sum(dim=1) / weight.sum(dim=1, keepdim=True)
-            values = values.index_copy(0, pixels, mean)
-        return values.reshape(self.images, self.height, self.width, -1).movedim(3, 1).contiguous()
+            mean = (rows[neighbours] * weight[:, :, None]).sum(dim=1) / weight.sum(dim=1, keepdim=True)
+            rows = torch.cat([rows, mean])
+        return rows
 
     def _plan_cells(self, ranks: Tensor, left: Tensor) -> None:
         """Give a cell to each region that has pixels without a value, and say where every pixel reads from."""
@@ -73,15 +89,37 @@ class Pooling:
         # Cells of an image fill further rows of its coarse map, from the left.
         owner = wanted // known
         place = torch.arange(len(wanted), device=ranks.device) - torch.searchsorted(owner, owner)
-        self.rows = -(-(int(place.max()) + 1) // self.w) if len(wanted) else 0
-        self._cell_slot = owner * self.rows * self.w + place
+        self.rows_of_cells = -(-(int(place.max()) + 1) // self.w) if len(wanted) else 0
+        self._cell_slot = owner * self.rows_of_cells * self.w + place
         cell = torch.searchsorted(wanted, region).clamp_max(max(len(wanted) - 1, 0))
         pixels = (wanted[cell] == region).nonzero().squeeze(1) if len(wanted) else left
         self._cell_pixels = pixels, cell[pixels]
         size = self.h * self.w
-        index = self._block + (self._block // size) * (self.rows * self.w)
-        index.flatten()[left] = (owner * (self.h + self.rows) * self.w + size + place)[cell[left]]
-        self._coarse_index = index
+        index = self._block + (self._block // size) * (self.rows_of_cells * self.w)
+        index.flatten()[left] = (owner * (self.h + self.rows_of_cells) * self.w + size + place)[cell[left]]
+        self.row_of_pixel = index
+
+    def _plan_rows(self, rounds: list[tuple[Tensor, Tensor, Tensor]]) -> None:
+        """Give the pixels of each round rows of their own, after those of the coarse grid."""
+        flat, used = self.row_of_pixel.flatten(), self.images * (self.h + self.rows_of_cells) * self.w
+        self._rounds = []
+        for pixels, neighbours, ready in rounds:
+            self._rounds.append((flat[neighbours], ready))
+            flat[pixels] = used + torch.arange(len(pixels), device=flat.device)
+            used += len(pixels)
+        self.row_of_pixel = flat.reshape(self.row_of_pixel.shape)
+
+    def _plan_sample(self) -> None:
+        """Choose a pixel of each block's label, and of each cell's."""
+        pixel = torch.arange(self._member.numel(), device=self._member.device).reshape(self._member.shape)
+        chosen = torch.zeros(self.labels.numel(), dtype=pixel.dtype, device=pixel.device)
+        members = self._member.nonzero(as_tuple=True)
+        chosen[self.row_of_pixel[members]] = pixel[members]
+        pixels, cells = self._cell_pixels
+        size = self.h * self.w
+        image = self._cell_slot // max(1, self.rows_of_cells * self.w)
+        chosen[(self._cell_slot + (image + 1) * size)[cells]] = pixels
+        self._sample_of_block = torch.unravel_index(chosen, self._member.shape)
 
     def _block_of_pixel(self, device: torch.device) -> Tensor:
         """Number of the block, counted over the batch, that each pixel lies in: (B, H, W)."""
@@ -97,15 +135,19 @@ class Pooling:
 
     def _sum(self, x: Tensor) -> Tensor:
         s = self.stride
-        framed = pad(x, (0, self.w * s - self.width, 0, self.h * s - self.height))
-        return avg_pool2d(framed, s, divisor_override=1)
+        missing = (0, self.w * s - self.width, 0, self.h * s - self.height)
+        return avg_pool2d(pad(x, missing) if any(missing) else x, s, divisor_override=1)
 
 
 def _majority(blocks: Tensor, none: int) -> Tensor:
     """Return the most frequent value >= 0 along the last dimension, the smallest of several, −1 if there is none."""
-    votes = (blocks[..., :, None] == blocks[..., None, :]).sum(dim=-1) * (blocks >= 0)
-    best = torch.where((votes == votes.amax(dim=-1, keepdim=True)) & (votes > 0), blocks, none).amin(dim=-1)
-    return torch.where(best == none, -1, best)
+    best = blocks[..., 0].clone()
+    mixed = (blocks != blocks[..., :1]).any(dim=-1)  # few: only these need to be counted
+    values = blocks[mixed]
+    votes = (values[:, :, None] == values[:, None, :]).sum(dim=-1) * (values >= 0)
+    won = torch.where((votes == votes.amax(dim=-1, keepdim=True)) & (votes > 0), values, none).amin(dim=-1)
+    best[mixed] = torch.where(won == none, -1, won)
+    return best
 
 
 def _plan_rounds(ranks: Tensor, member: Tensor, most: int) -> tuple[list[tuple[Tensor, Tensor, Tensor]], Tensor]:

@@ -24,10 +24,12 @@ Start = Literal["best", "ncut", "kmeans", "boxes"]
 
 #: Most regions that `regions="auto"` looks for.
 MOST_REGIONS = 8
+#: Pixels to work on, at most, unless more are asked for. The shipped model takes about 3.5 GB for so many.
+MAX_PIXELS = 2**22
 
 
 class Describer(Protocol):
-    """What computes descriptors: an `STDNN`, or any module that has these."""
+    """What computes descriptors: an `STDNN`, or any module that has these; `compact` too, if it works on blocks."""
 
     @property
     def image_channels(self) -> int:
@@ -56,7 +58,9 @@ class Segmenter:
         A trained `STDNN`; other descriptors will do.
     device : str or torch.device
     max_pixels : int
-        Larger pictures are reduced to about this size for the work; the label map has the full size again.
+        Larger pictures are reduced for the work, by averaging blocks of 2×2, 3×3, … pixels. The label map has the full
+        size again, with boundaries in steps of a block; what a callback sees, and the descriptors that may be returned,
+        have the reduced size. Memory and time grow in proportion: 2**24 (4096²) take about 11 GB.
 
     Examples
     --------
@@ -67,15 +71,22 @@ class Segmenter:
     ((64, 64), 2)
     """
 
-    def __init__(self, net: Describer, device: str | torch.device = "cpu", max_pixels: int = 2**24) -> None:
+    def __init__(self, net: Describer, device: str | torch.device = "cpu", max_pixels: int = MAX_PIXELS) -> None:
+        if max_pixels < 1:
+            raise ValueError(f"max_pixels must be at least 1, got {max_pixels}")
         self.net, self.device, self.max_pixels = net, torch.device(device), max_pixels
         if isinstance(net, nn.Module):
             net.to(device).eval()
 
     @classmethod
-    def from_pretrained(cls, name_or_path: str | os.PathLike[str], device: str | torch.device = "cpu") -> Segmenter:
+    def from_pretrained(
+        cls,
+        name_or_path: str | os.PathLike[str],
+        device: str | torch.device = "cpu",
+        max_pixels: int = MAX_PIXELS,
+    ) -> Segmenter:
         """Load a shipped model by its name ("texture"), or a model file."""
-        return cls(load_model(name_or_path)[0], device)
+        return cls(load_model(name_or_path)[0], device, max_pixels)
 
     def segment(
         self,
@@ -114,9 +125,10 @@ class Segmenter:
         seed : int
             Of everything random.
         callback : callable, optional
-            ``callback(iteration, labels, energy)`` as the regions evolve; True stops.
+            ``callback(iteration, labels, energy)`` as the regions evolve; True stops. Labels have the size that is
+            worked at, see `max_pixels`.
         return_descriptors : bool
-            Keep the descriptors of the final regions in the result.
+            Keep the descriptors of the final regions in the result, at the size that is worked at.
 
         Returns
         -------
@@ -135,19 +147,24 @@ class Segmenter:
         with torch.no_grad():
             prepared = net.prepare(torch.from_numpy(picture.values)[None].to(self.device))
         if given is None:
-            whole = self._describe(net, prepared, np.zeros(picture.values.shape[1:], np.int64))
-            given, count = _start(whole, count, fixed, start, np.random.default_rng(seed))
+            # Not kept in a variable: descriptors of all pixels are the largest thing there is.
+            whole = np.zeros(picture.values.shape[1:], np.int64)
+            given, count = _start(
+                self._describe(net, prepared, whole), count, fixed, start, np.random.default_rng(seed)
+            )
         run = evolve(prepared, given, net, evolution, fixed=fixed, align=net.stride, callback=callback)
         labels = _finish(run.labels, fixed, net.stride, min_share)
         full = picture.restore_labels(labels)
+        present = set(np.unique(labels).tolist())
         if marks is not None:
             full = np.where(marks >= 0, marks, full)
+            present = set(np.unique(full).tolist())
         return Segmentation(
             labels=full,
             energy=run.energy,
             iterations=run.iterations,
             converged=run.converged,
-            vanished=tuple(sorted(set(range(count)) - set(np.unique(full).tolist()))),
+            vanished=tuple(sorted(set(range(count)) - present)),
             descriptors=self._describe(net, prepared, labels) if return_descriptors else None,
             image=picture.original,
             seed=seed,
@@ -158,9 +175,18 @@ class Segmenter:
         return self.net.rescaled(side)
 
     def _describe(self, net: Describer, prepared: Tensor, labels: Labels) -> NDArray[np.float32]:
+        """Descriptors (D, H, W) of all pixels."""
+        maps = torch.from_numpy(labels)[None].to(self.device)
         with torch.no_grad():
-            found: NDArray[np.float32] = net(prepared, torch.from_numpy(labels)[None].to(self.device))[0].cpu().numpy()
-        return found
+            if net.stride <= 1 or not hasattr(net, "compact"):
+                found: NDArray[np.float32] = net(prepared, maps)[0].cpu().numpy()
+                return found
+            rows, row_of_pixel = (each.cpu() for each in net.compact(prepared, maps))
+        # Channel by channel: the network's own way from blocks to pixels takes several times the memory.
+        pixels = np.empty((rows.shape[1], *labels.shape), np.float32)
+        for channel, values in zip(pixels, rows.T.contiguous(), strict=True):
+            channel[...] = values[row_of_pixel[0]].numpy()
+        return pixels
 
 
 def _finish(labels: Labels, fixed: Labels | None, stride: int, min_share: float) -> Labels:

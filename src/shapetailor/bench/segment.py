@@ -2,8 +2,7 @@
 
 A picture of two generated textures is segmented by each shipped model: with our solver, and by the same evolution with
 backend="torch", plain Chebyshev steps from zero. It starts from the inner half of one region, so that there is a way to
-go. Chan–Vese and the random walker of
-scikit-image are there for scale; they solve easier problems.
+go. Chan–Vese and the random walker of scikit-image are there for scale; they solve easier problems.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import distance_transform_edt
 from skimage.color import rgb2gray
 from skimage.segmentation import chan_vese, random_walker
+from torch import Tensor
 
 from .. import metrics
 from ..checkpoint import load_model
@@ -26,25 +26,32 @@ from ..datasets.mosaics import mosaic
 from ..datasets.sample import Sample
 from ..datasets.textures import texture
 from ..evolution import EvolutionConfig
+from ..network import STDNN
 from ..poisson.solve import Backend
 from ..segmenter import Segmenter
-from .measure import NOTHING, Outcome, best_times, machine, progress, text_table
-from .report import duration, heading, targets, verdict
+from .measure import NOTHING, Outcome, best_times, machine, peak_memory, progress, text_table
+from .report import duration, heading, megabytes, targets, verdict
 
 Labels = NDArray[np.int64]
 Data = dict[str, Any]
 
-SIZES, QUICK_SIZES = (256, 512), (64,)
+SIZES, QUICK_SIZES = (256, 512, 1024, 2048), (64,)
 ITERATIONS, FEW = 20, 3
 #: Model → iterations in comparisons that would take too long otherwise.
 MODELS = {"paper": FEW, "texture": ITERATIONS}
+#: Model → largest size that does not take too long.
+LARGEST = {"paper": 512, "texture": 4096}
+#: Where memory is taken: model, size, iterations.
+MEMORY_MODEL, MEMORY_SIZE, MEMORY_ITERATIONS = "texture", 4096, 1
 #: The second is darkened so far: the boundary has to keep moving, with any model, for the iterations to be counted.
 TEXTURES, DARK = ("weave", "pebbles"), 0.4
 MANY = 20
+BACKENDS: tuple[Backend, Backend] = ("torch", "auto")
 #: Share of pixels on which two solvers must agree.
 AGREEMENT = 0.95
-#: The targets' size, seconds, times faster than the cold solver, growth of time per pixel, time of 20 regions over 2.
-TARGET_SIZE, TARGET_SECONDS, TARGET_SPEED, TARGET_GROWTH, TARGET_MANY = 256, 2.0, 20.0, 1.5, 2.0
+#: The targets' size, seconds, times faster than the cold solver, growth of time per pixel, time of 20 regions over 2,
+#: bytes at `MEMORY_SIZE`.
+TARGET_SIZE, TARGET_SECONDS, TARGET_SPEED, TARGET_GROWTH, TARGET_MANY, TARGET_MEMORY = 256, 2.0, 20.0, 1.5, 2.0, 16e9
 
 
 @dataclass(frozen=True)
@@ -60,14 +67,50 @@ class Case:
 
 @dataclass(frozen=True)
 class Row:
-    """What a case took: accepted iterations, calls of the network, the best time, and the agreement with the truth."""
+    """What a case took.
+
+    Attributes
+    ----------
+    iterations : int
+        Accepted updates of the regions.
+    first, area : float
+        What was described at the start, and in all: the area of all D(R_i) given to the network, in pictures.
+    seconds : float
+        The best time.
+    rand : float
+        Agreement with the truth.
+    """
 
     case: Case
     iterations: int
-    calls: int
+    first: float
+    area: float
     seconds: float
     rand: float
     labels: Labels
+
+
+class Counted:
+    """A network that adds up the area it is asked to describe; see `shapetailor.segmenter.Describer`."""
+
+    def __init__(self, net: STDNN, areas: list[int]) -> None:
+        self.net, self.areas = net, areas
+        self.image_channels, self.stride, self.prepare = net.image_channels, net.stride, net.prepare
+
+    def rescaled(self, resolution: int) -> Counted:
+        """Return the network for another size; it adds to the same list."""
+        return Counted(self.net.rescaled(resolution), self.areas)
+
+    def __call__(self, image: Tensor, labels: Tensor) -> Tensor:
+        """Describe pixels."""
+        self.areas.append(int((labels >= 0).sum()))
+        descriptors: Tensor = self.net(image, labels)
+        return descriptors
+
+    def compact(self, image: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Describe blocks."""
+        self.areas.append(int((labels >= 0).sum()))
+        return self.net.compact(image, labels)
 
 
 def run(sizes: Sequence[int] | None = None, quick: bool = False) -> Outcome:
@@ -79,6 +122,7 @@ def run(sizes: Sequence[int] | None = None, quick: bool = False) -> Outcome:
     rows = [measure(case) for case in cases(chosen, quick)]
     others = scale(chosen[0])
     agreements = compare(rows)
+    memory = None if quick else peak_memory(_prepare_memory)
     data: Data = {
         "benchmark": "segment",
         "machine": where,
@@ -86,7 +130,8 @@ def run(sizes: Sequence[int] | None = None, quick: bool = False) -> Outcome:
         "rows": [asdict(row.case) | _figures(row) for row in rows],
         "others": others,
         "agreement": agreements,
-        "targets": judge(rows, chosen[0]),
+        "memory": memory,
+        "targets": judge(rows, chosen[0], memory),
     }
     data["seconds"] = time.perf_counter() - begin
     return Outcome(_report(data), data, min(agreements.values()) >= AGREEMENT)
@@ -99,8 +144,8 @@ def cases(sizes: Sequence[int], quick: bool) -> list[Case]:
         iterations = FEW if quick else usual
         if not quick:
             wanted.append(Case(model, base, ITERATIONS))
-        wanted += [Case(model, base, iterations, "torch")]
-        wanted += [Case(model, size, iterations) for size in sizes]
+        wanted += [Case(model, base, iterations, backend) for backend in BACKENDS]
+        wanted += [Case(model, size, FEW) for size in sizes if size <= max(base, LARGEST[model])]
         wanted += [Case(model, base, FEW, cells=count) for count in (2, MANY)]
     return list(dict.fromkeys(wanted))
 
@@ -109,21 +154,35 @@ def measure(case: Case) -> Row:
     """Segment, count what was done, and take the best of up to three times if it is short."""
     net = load_model(case.model)[0]
     net.backend = case.backend
-    segmenter = Segmenter(net)
-    calls: list[int] = []
-    net.register_forward_hook(lambda *_: calls.append(1))
+    areas: list[int] = []
+    segmenter = Segmenter(Counted(net, areas), max_pixels=case.size**2)
     settings = EvolutionConfig(iterations=case.iterations)
     segmenter.segment(picture(32).image, 2, evolution=settings)  # compile, start what starts once
     sample = picture(case.size)
+    first: list[int] = []
     call = partial(segmenter.segment, sample.image, init=start(case, sample.truths[0]), evolution=settings)
-    calls.clear()
+    areas.clear()
     begin = time.perf_counter()
-    result = call()
-    seconds, count = time.perf_counter() - begin, len(calls)
-    best = best_times({"": call}, 3.0, 3, {"": seconds})[""]
-    progress(f"{case}: {duration(best)}, {result.iterations} iterations, {count} calls")
+    result = call(callback=lambda iteration, *_: None if iteration else first.append(sum(areas)))
+    seconds, area = time.perf_counter() - begin, sum(areas) / case.size**2
+    best = best_times({"": call}, 10.0, 3, {"": seconds})[""]
+    progress(f"{case}: {duration(best)}, {result.iterations} iterations, {area:.1f} pictures")
     rand = metrics.adjusted_rand(result.labels, sample.truths[0])
-    return Row(case, result.iterations, count, best, float(rand), result.labels)
+    return Row(case, result.iterations, first[0] / case.size**2, area, best, float(rand), result.labels)
+
+
+def _prepare_memory() -> Callable[[], object]:
+    """Make a large picture in colour, the small one enlarged with noise, and return its segmentation as a call."""
+    small = picture(512)
+    times = MEMORY_SIZE // 512
+    large = np.minimum(small.image, 247).repeat(times, axis=0).repeat(times, axis=1)
+    large += np.random.default_rng(0).integers(0, 9, large.shape, dtype=np.uint8)
+    init = start(Case(MEMORY_MODEL, 512, MEMORY_ITERATIONS), small.truths[0])
+    settings = EvolutionConfig(iterations=MEMORY_ITERATIONS)
+    segmenter = Segmenter.from_pretrained(MEMORY_MODEL, max_pixels=MEMORY_SIZE**2)
+    segmenter.segment(small.image[:64, :64], 2, evolution=settings)
+    progress(f"memory at {MEMORY_SIZE}²")
+    return partial(segmenter.segment, large, init=np.kron(init, np.ones((times, times), np.int64)), evolution=settings)
 
 
 def picture(size: int) -> Sample:
@@ -177,47 +236,51 @@ def compare(rows: Sequence[Row]) -> dict[str, float]:
     return found
 
 
-def judge(rows: Sequence[Row], base: int) -> list[Data]:
+def judge(rows: Sequence[Row], base: int, memory: int | None = None) -> list[Data]:
     """Compare what was measured with the targets, which are for 256² as the smallest size."""
     if base != TARGET_SIZE:
         return []
     by_case = {row.case: row for row in rows}
     verdicts = []
     for model in MODELS:
-        of_model = [row for row in rows if row.case.model == model]
         full = by_case.get(Case(model, base, ITERATIONS))
         if full:
-            # A run that came to rest early is charged for all iterations: the start, then one call a region in each.
-            seconds = full.seconds / full.calls * 2 * (1 + ITERATIONS)
-            what = f"{model}: seconds at {base}² for {2 * (1 + ITERATIONS)} calls: 2 regions, {ITERATIONS} iterations"
+            # A run that came to rest early is charged for all iterations, at what the start described in each.
+            seconds = full.seconds / full.area * full.first * (1 + ITERATIONS)
+            what = f"{model}: seconds at {base}² for 2 regions, {ITERATIONS} iterations"
             verdicts.append(verdict(what, seconds, TARGET_SECONDS, at_least=False))
-        (cold,) = (row for row in of_model if row.case.backend == "torch")
+        (cold,) = (row for row in rows if row.case.model == model and row.case.backend == "torch")
         ours = by_case[replace(cold.case, backend="auto")]
         what = f"{model}: times faster than the cold torch solver at {base}²"
         verdicts.append(verdict(what, cold.seconds / ours.seconds, TARGET_SPEED, at_least=True))
-        for row in of_model:
-            if row.case == replace(ours.case, size=row.case.size) and row.case.size > base:
-                what = f"{model}: time per pixel and network call at {row.case.size}² over {base}²"
-                verdicts.append(verdict(what, _unit(row) / _unit(ours), TARGET_GROWTH, at_least=False))
+        small = by_case[Case(model, base, FEW)]
+        for row in rows:
+            if row.case == replace(small.case, size=row.case.size) and row.case.size > base:
+                what = f"{model}: time per pixel described at {row.case.size}² over {base}²"
+                verdicts.append(verdict(what, _unit(row) / _unit(small), TARGET_GROWTH, at_least=False))
         two, many = (by_case[Case(model, base, FEW, cells=count)] for count in (2, MANY))
         what = f"{model}: time of {MANY} regions over 2 at {base}², {FEW} iterations"
         verdicts.append(verdict(what, many.seconds / two.seconds, TARGET_MANY, at_least=False))
+    if memory is not None:
+        what = f"{MEMORY_MODEL}: GB at {MEMORY_SIZE}² in colour"
+        verdicts.append(verdict(what, memory / 1e9, TARGET_MEMORY / 1e9, at_least=False))
     return verdicts
 
 
 def _unit(row: Row) -> float:
-    return row.seconds / row.calls / row.case.size**2
+    return row.seconds / row.area / row.case.size**2
 
 
 def _figures(row: Row) -> Data:
-    return {"accepted": row.iterations, "calls": row.calls, "seconds": row.seconds, "adjusted_rand": row.rand}
+    names = ("first", "area", "seconds")
+    return {"accepted": row.iterations, "adjusted_rand": row.rand} | {name: getattr(row, name) for name in names}
 
 
 def _report(data: Data) -> str:
     words = (
         "\nOne picture of two textures; each time is of a whole Segmenter.segment, best of up to three where short."
-        "\nDone: accepted updates of the regions (the evolution stops when they stand still). Calls: of the network,"
-        "\none for each region that changed, in its bounding box. ARI: adjusted Rand index with the truth."
+        "\nDone: accepted updates of the regions (the evolution stops when they stand still). Described: area that the"
+        "\nnetwork was given (dilated regions that changed), in pictures. ARI: adjusted Rand index with the truth."
     )
     lines = [
         [
@@ -226,14 +289,14 @@ def _report(data: Data) -> str:
             f"{row['size']}²",
             f"{row['cells']} cells" if row["cells"] else "shrunk",
             f"{row['accepted']} of {row['iterations']}",
-            str(row["calls"]),
+            f"{row['area']:.1f}",
             duration(row["seconds"]),
-            duration(row["seconds"] / row["calls"]),
+            f"{1e9 * row['seconds'] / row['area'] / row['size'] ** 2:.0f} ns",
             f"{row['adjusted_rand']:.2f}",
         ]
         for row in data["rows"]
     ]
-    head = ["model", "solver", "size", "start", "done", "calls", "time", "time / call", "ARI"]
+    head = ["model", "solver", "size", "start", "done", "described", "time", "time / pixel", "ARI"]
     size = data["settings"]["sizes"][0]
     other = [[row["method"], duration(row["seconds"]), f"{row['rand']:.2f}"] for row in data["others"]]
     agreement = ", ".join(f"{model} {share:.1%}" for model, share in data["agreement"].items()) or NOTHING
@@ -243,6 +306,9 @@ def _report(data: Data) -> str:
         f"scikit-image at {size}², for scale\n\n" + text_table(["method", "time", "ARI"], other),
         f"Pixels on which ours and the cold solver agree: {agreement} (at least {AGREEMENT:.0%} wanted)",
     ]
+    if data["memory"] is not None:
+        what = f"{MEMORY_MODEL} at {MEMORY_SIZE}² in colour, {MEMORY_ITERATIONS} iteration"
+        parts.append(f"Peak memory above the picture's, {what}: {megabytes(data['memory'])}")
     if data["targets"]:
         parts.append("Targets\n\n" + targets(data["targets"]))
     return "\n\n\n".join(parts)

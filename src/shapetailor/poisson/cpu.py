@@ -231,9 +231,9 @@ class _Job:
         # Every n-th channel: neighbours tend to have like alphas, and a large one takes more steps.
         count = ceil(len(channels) / self._share(len(channels), TASK_PIXELS)) if len(channels) else 0
         for part in (channels[first::count] for first in range(count)):
-            x, out = self.x[image, part], np.empty((len(part), *self.x.shape[2:]), self.x.dtype)
 
-            def task(part: Array = part, x: Array = x, out: Array = out) -> tuple[str, int, float]:
+            def task(part: Array = part) -> tuple[str, int, float]:
+                x, out = self.x[image, part], np.empty((len(part), *self.x.shape[2:]), self.x.dtype)
                 alphas, most = self.alpha[a, part], self.max_steps or 10**6
                 result = _chebyshev(self.grids[image], alphas, self.conductance, self.tol, x, out, most)
                 self.out[image, a, part] = out

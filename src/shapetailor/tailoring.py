@@ -1,0 +1,209 @@
+"""What Alg. 2 knows of each region: its descriptors' costs near the boundary, and the boundary's shape there.
+
+Everything is kept on bands of pixels along the boundaries, so that memory follows their length and the picture's area,
+not the number of regions times the area.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .packing import Layout, group
+from .regions import Box
+from .shapes import Shape, boxes_of, shape_of, widened
+
+Labels = NDArray[np.int64]
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+#: image (1, C, H, W) and labels (1, H, W) → descriptors (1, D, H, W), zero where labels are negative
+Descriptors = Callable[[Tensor, Tensor], Tensor]
+
+#: Pixels that take as long as a further call of a network does.
+OVERHEAD = 2**14
+#: Most pixels of a canvas that several regions share, for the sake of memory.
+CANVAS = 2**20
+#: Pixels whose costs are computed at once.
+CHUNK = 2**15
+
+
+@dataclass(frozen=True)
+class Region:
+    """One region, kept as long as it does not change.
+
+    Attributes
+    ----------
+    band : ndarray, (n,)
+        Flat numbers of the pixels of D(R_i) where the smooth indicator φ_i has a slope.
+    phi, slope, curvature : ndarray, (n,)
+        φ_i, |∇φ_i| and κ = div(∇φ_i/|∇φ_i|) there.
+    cost : ndarray, (n,)
+        G_i = ‖F_{R_i} − a_i‖² there.
+    own : ndarray
+        G_i at all pixels of R_i.
+    """
+
+    band: NDArray[np.int64]
+    phi: NDArray[np.float32]
+    slope: Array
+    curvature: Array
+    cost: NDArray[np.float32]
+    own: NDArray[np.float32]
+
+    @property
+    def within(self) -> float:
+        """Σ_{R_i} G_i."""
+        return float(self.own.sum(dtype=np.float64))
+
+
+class Tailor:
+    """Computes F_{R_i}, a_i and G_i of each region (Alg. 2, steps 4 to 7), reusing what did not change.
+
+    Parameters
+    ----------
+    image : Tensor, (1, C, H, W)
+    descriptors : callable
+    reach : int
+        Radius of the dilations, in pixels.
+    align : int
+        Side of the blocks of pixels that descriptors work on; 0: they want whole images.
+    tailored : bool
+        False: descriptors of the whole image, computed once.
+    """
+
+    def __init__(self, image: Tensor, descriptors: Descriptors, reach: int, align: int, tailored: bool = True) -> None:
+        self.image, self.descriptors, self.reach, self.align = image, descriptors, reach, align
+        self._compact = getattr(descriptors, "compact", None) if align > 1 else None
+        self._canvas = image.new_empty((1, image.shape[1], 0, 0))
+        self._varying = [c for c, plane in enumerate(image[0]) if not bool((plane == plane[0, 0]).all())]
+        self.whole = None if tailored else self._compute(image, np.zeros(image.shape[2:], np.int64))
+
+    def start(self, labels: Labels) -> dict[int, Region]:
+        """Return the regions of a label map."""
+        return self._regions(labels, boxes_of(labels))
+
+    def update(self, labels: Labels, before: Labels, known: dict[int, Region]) -> dict[int, Region]:
+        """Return the regions of a label map; those that are as they were in the map `before` are taken over."""
+        moved = labels != before
+        changed = {*np.unique(labels[moved]).tolist(), *np.unique(before[moved]).tolist()}
+        boxes = boxes_of(labels)
+        fresh = self._regions(labels, {i: box for i, box in boxes.items() if i in changed})
+        return {i: fresh.get(i) or known[i] for i in boxes}
+
+    def _regions(self, labels: Labels, boxes: dict[int, Box]) -> dict[int, Region]:
+        wide = {i: widened(box, self.reach, labels.shape, max(1, self.align)) for i, box in boxes.items()}
+        shared = {i for i, box in wide.items() if self.whole is None and self.align and _area(box) <= CANVAS}
+        found = {}
+        for i in wide.keys() - shared:
+            shape = shape_of(labels, i, wide[i], self.reach)
+            found[i] = self._region(shape, self._cost_alone(shape))
+        shapes = {i: shape_of(labels, i, wide[i], self.reach) for i in wide if i in shared}
+        numbers = list(shapes)
+        for members, layout in group([shapes[i].dilated for i in numbers], OVERHEAD, CANVAS, max(1, self.align)):
+            together = [shapes[numbers[k]] for k in members]
+            for k, shape, cost in zip(members, together, self._costs(together, layout), strict=True):
+                found[numbers[k]] = self._region(shape, cost)
+        return {i: found[i] for i in boxes}
+
+    def _cost_alone(self, shape: Shape) -> NDArray[np.float32]:
+        """Steps 5 and 7, F_{R_i} in D(R_i), a_i and G_i, for one region: in its box."""
+        if self.whole is not None:
+            return _cost(self.whole[(slice(None), *shape.box)], shape.mask)
+        if not self.align:
+            labels = np.full(self.image.shape[2:], -1)
+            labels[shape.box][shape.dilated] = 0
+            return _cost(self._compute(self.image, labels)[(slice(None), *shape.box)], shape.mask)
+        labels = np.where(shape.dilated, 0, -1)
+        place = (slice(0, labels.shape[0]), slice(0, labels.shape[1]))
+        return self._costs_on(self.image[(..., *shape.box)], labels, [shape], [place])[0]
+
+    def _costs(self, shapes: list[Shape], layout: Layout) -> list[NDArray[np.float32]]:
+        """The same for regions that share a canvas, where they cannot see each other."""
+        if len(shapes) == 1:
+            return [self._cost_alone(shapes[0])]
+        places = [
+            (slice(y, y + shape.mask.shape[0]), slice(x, x + shape.mask.shape[1]))
+            for (y, x), shape in zip(layout.corners, shapes, strict=True)
+        ]
+        # Blocks may go on beyond the picture's end, where boxes stop; what they miss is outside every region.
+        height = max(layout.height, *(rows.stop for rows, _ in places))
+        width = max(layout.width, *(columns.stop for _, columns in places))
+        labels = np.full((height, width), -1)
+        if any(have < want for have, want in zip(self._canvas.shape[2:], labels.shape, strict=True)):
+            size = np.maximum(self._canvas.shape[2:], labels.shape).tolist()
+            self._canvas = self.image[:, :, :1, :1].repeat(1, 1, *size)  # constant channels are done with this
+        canvas = self._canvas[:, :, :height, :width]
+        for number, (place, shape) in enumerate(zip(places, shapes, strict=True)):
+            labels[place][shape.dilated] = number
+            inside = self._tensor(shape.dilated)
+            for channel in self._varying:
+                here = canvas[(0, channel, *place)]
+                here.copy_(torch.where(inside, self.image[(0, channel, *shape.box)], here))
+        return self._costs_on(canvas, labels, shapes, places)
+
+    def _costs_on(
+        self, canvas: Tensor, labels: Labels, shapes: list[Shape], places: list[Box]
+    ) -> list[NDArray[np.float32]]:
+        pairs = list(zip(places, shapes, strict=True))
+        if self._compact is None:
+            found = self._compute(canvas, labels)
+            return [_cost(found[(slice(None), *place)], shape.mask) for place, shape in pairs]
+        own = np.zeros(labels.shape, bool)
+        for place, shape in pairs:
+            own[place] |= shape.mask
+        with torch.no_grad():
+            rows, row_of_pixel = self._compact(canvas, self._tensor(labels)[None])
+        cost = _compact_cost(rows, row_of_pixel[0], self._tensor(labels), self._tensor(own))
+        return [cost[place] for place in places]
+
+    def _compute(self, image: Tensor, labels: Labels) -> Tensor:
+        with torch.no_grad():
+            return self.descriptors(image, self._tensor(labels)[None])[0]
+
+    def _tensor(self, values: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(values).to(self.image.device)
+
+    def _region(self, shape: Shape, cost: NDArray[np.float32]) -> Region:
+        rows, columns = shape.band.nonzero()
+        band = (rows + shape.box[0].start) * self.image.shape[3] + columns + shape.box[1].start
+        return Region(band, shape.phi, shape.slope, shape.curvature, cost[shape.band], cost[shape.mask])
+
+
+def _area(box: Box) -> int:
+    rows, columns = box
+    return int((rows.stop - rows.start) * (columns.stop - columns.start))
+
+
+def _cost(features: Tensor, mask: Mask) -> NDArray[np.float32]:
+    """‖F − a‖² of (D, H, W) with a the mean over the mask; in strips of rows, so that temporaries are small."""
+    inside = torch.from_numpy(mask).to(features.device, features.dtype)
+    rows = max(1, CHUNK // mask.shape[1])
+    strips = [slice(first, first + rows) for first in range(0, mask.shape[0], rows)]
+    total = features.new_zeros(len(features), dtype=torch.float64)
+    for strip in strips:
+        total += (features[:, strip].flatten(1) @ inside[strip].flatten()).double()
+    mean = (total / int(mask.sum())).to(features.dtype)[:, None, None]
+    cost: NDArray[np.float32] = (
+        torch.cat([(features[:, strip] - mean).square_().sum(dim=0) for strip in strips]).float().cpu().numpy()
+    )
+    return cost
+
+
+def _compact_cost(rows: Tensor, row_of_pixel: Tensor, labels: Tensor, own: Tensor) -> NDArray[np.float32]:
+    """The same for all regions of a canvas, (h, w), from descriptors (n, D) that pixels of one region share."""
+    owner = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
+    inside = labels >= 0
+    owner[row_of_pixel[inside]] = labels[inside]
+    pixels = torch.bincount(row_of_pixel[own], minlength=len(rows)).double()
+    count = int(labels.max()) + 1
+    area = torch.bincount(labels[own], minlength=count)
+    total = rows.new_zeros(count, rows.shape[1], dtype=torch.float64).index_add(0, owner, rows * pixels[:, None])
+    mean = (total / area[:, None]).to(rows.dtype)
+    cost: NDArray[np.float32] = (rows - mean[owner]).square_().sum(dim=1).float()[row_of_pixel].cpu().numpy()
+    return cost
