@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from shapetailor.poses import Pose, pose_of
+from shapetailor.poses import Frame, Pose, frame_of, pose_of
 
 SYMMETRIES = [(turns, mirrored) for turns in range(4) for mirrored in (False, True)]
 
@@ -48,3 +48,27 @@ def test_any_picture_that_is_not_balanced_has_one_pose(picture, symmetry):
 
 def test_a_balanced_picture_is_left_as_it_is():
     assert pose_of(np.ones((3, 8, 8))) == Pose(False, False, False)
+
+
+@pytest.mark.parametrize(
+    ("side", "stride", "zoom"), [(128, 4, 1), (127, 4, 2), (64, 4, 2), (40, 4, 4), (1, 4, 8), (5, 1, 1), (5, 0, 1)]
+)
+def test_small_pictures_are_enlarged_for_networks_that_work_on_blocks(side, stride, zoom):
+    assert frame_of(np.zeros((3, 1, side)), stride).zoom == zoom
+
+
+@pytest.mark.parametrize("zoom", [1, 2, 3, 8])
+def test_labels_come_back_from_any_frame(zoom):
+    labels = np.random.default_rng(0).integers(0, 4, (5, 7))
+    frame = Frame(Pose(True, False, True), zoom)
+    assert frame.labels(labels).shape == (7 * zoom, 5 * zoom)
+    np.testing.assert_array_equal(frame.undo(frame.labels(labels)), labels)
+
+
+def test_an_enlarged_picture_is_the_same_picture():
+    values = np.random.default_rng(0).random((2, 6, 4), np.float32)
+    enlarged = Frame(Pose(False, False, False), 4).picture(values)
+    assert enlarged.shape == (2, 24, 16)
+    means = enlarged.reshape(2, 6, 4, 4, 4).mean((2, 4))
+    assert np.corrcoef(means.ravel(), values.ravel())[0, 1] > 0.95
+    np.testing.assert_array_equal(Frame(Pose(False, False, False), 3).picture(np.ones((1, 2, 2), np.float32)), 1)

@@ -1,9 +1,11 @@
-"""One of the eight ways to turn and mirror a picture, chosen by the picture itself.
+"""The frame that a picture is worked in: its own pose, and enlarged where it is small.
 
 A network whose weights were learnt treats a picture and its mirror image a little differently, and so do tie-breaks in
 clustering. Brought to the same pose first, a picture and all its turned and mirrored versions are the same array, and
 their segmentations are the same but for the pose: the frame of a picture in the sense of frame averaging [1]_, of which
 one member is enough here.
+
+A network that works on blocks of pixels sees little in a small picture: its regions are a few blocks wide.
 
 References
 ----------
@@ -13,13 +15,18 @@ References
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch.nn.functional import interpolate
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
+#: Pictures of fewer blocks a side are enlarged, at most so many times.
+FEWEST_BLOCKS, LARGEST = 32, 8
 #: Moments below this share of their size are rounding.
 ROUNDING = 1e-9
 
@@ -41,6 +48,39 @@ class Pose:
         """Bring (..., H, W) back from the pose."""
         turned = posed.swapaxes(-1, -2) if self.diagonal else posed
         return np.ascontiguousarray(turned[..., :: -1 if self.rows else 1, :: -1 if self.columns else 1])
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A pose, and by what a picture is enlarged in it."""
+
+    pose: Pose
+    zoom: int
+
+    def picture(self, values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Bring (C, H, W) values into the frame."""
+        posed = self.pose.apply(values)
+        if self.zoom == 1:
+            return posed
+        enlarged: npt.NDArray[np.float32] = interpolate(
+            torch.from_numpy(posed)[None], scale_factor=self.zoom, mode="bilinear", align_corners=False
+        )[0].numpy()
+        return enlarged.clip(0, 1)
+
+    def labels(self, labels: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
+        """Bring (H, W) labels into the frame."""
+        return self.pose.apply(labels).repeat(self.zoom, axis=0).repeat(self.zoom, axis=1)
+
+    def undo(self, framed: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
+        """Bring (..., H, W) back from the frame, by what stands at the pixels' centres."""
+        centres = slice(self.zoom // 2, None, self.zoom)
+        return self.pose.undo(framed[..., centres, centres])
+
+
+def frame_of(picture: npt.NDArray[Any], stride: int) -> Frame:
+    """Return the frame of (C, H, W) for a network that works on blocks of `stride` pixels a side."""
+    wanted = FEWEST_BLOCKS * stride if stride > 1 else 1
+    return Frame(pose_of(picture), min(LARGEST, ceil(wanted / max(picture.shape[1:]))))
 
 
 def pose_of(picture: npt.NDArray[Any]) -> Pose:

@@ -17,6 +17,7 @@ from .checkpoint import load_model
 from .cleaning import remove_small
 from .evolution import Callback, EvolutionConfig, evolve
 from .pictures import as_picture
+from .poses import Frame, frame_of
 from .segmentation import Segmentation
 
 Labels = NDArray[np.int64]
@@ -141,38 +142,36 @@ class Segmenter:
         marks = None if scribbles is None else maps.from_scribbles(scribbles)
         first = None if init is None else _as_start(init)
         count = _count(regions, first, marks)
-        fixed = None if marks is None else picture.reduce_marks(marks, "scribbles")
-        given = None if first is None else picture.reduce_labels(first, "init")
-        net = self._network(max(picture.values.shape[1:]))
+        frame = frame_of(picture.values, self.net.stride)
+        values = frame.picture(picture.values)
+        fixed = None if marks is None else frame.labels(picture.reduce_marks(marks, "scribbles"))
+        given = None if first is None else frame.labels(picture.reduce_labels(first, "init"))
+        net = self.net.rescaled(max(values.shape[1:]))
         with torch.no_grad():
-            prepared = net.prepare(torch.from_numpy(picture.values)[None].to(self.device))
+            prepared = net.prepare(torch.from_numpy(values)[None].to(self.device))
         if given is None:
             # Not kept in a variable: descriptors of all pixels are the largest thing there is.
-            whole = np.zeros(picture.values.shape[1:], np.int64)
+            whole = np.zeros(values.shape[1:], np.int64)
             given, count = _start(
                 self._describe(net, prepared, whole), count, fixed, start, np.random.default_rng(seed)
             )
-        run = evolve(prepared, given, net, evolution, fixed=fixed, align=net.stride, callback=callback)
+        watch = None if callback is None else _unframed(callback, frame)
+        run = evolve(prepared, given, net, evolution, fixed=fixed, align=net.stride, callback=watch)
         labels = _finish(run.labels, fixed, net.stride, min_share)
-        full = picture.restore_labels(labels)
-        present = set(np.unique(labels).tolist())
+        full = picture.restore_labels(frame.undo(labels))
         if marks is not None:
             full = np.where(marks >= 0, marks, full)
-            present = set(np.unique(full).tolist())
+        present = set(np.unique(full if marks is not None or frame.zoom > 1 else labels).tolist())
         return Segmentation(
             labels=full,
             energy=run.energy,
             iterations=run.iterations,
             converged=run.converged,
             vanished=tuple(sorted(set(range(count)) - present)),
-            descriptors=self._describe(net, prepared, labels) if return_descriptors else None,
+            descriptors=frame.undo(self._describe(net, prepared, labels)) if return_descriptors else None,
             image=picture.original,
             seed=seed,
         )
-
-    def _network(self, side: int) -> Describer:
-        """The network with its alphas for pictures of this longest side, by the model's own rule."""
-        return self.net.rescaled(side)
 
     def _describe(self, net: Describer, prepared: Tensor, labels: Labels) -> NDArray[np.float32]:
         """Descriptors (D, H, W) of all pixels."""
@@ -187,6 +186,11 @@ class Segmenter:
         for channel, values in zip(pixels, rows.T.contiguous(), strict=True):
             channel[...] = values[row_of_pixel[0]].numpy()
         return pixels
+
+
+def _unframed(callback: Callback, frame: Frame) -> Callback:
+    """Show a callback the regions as the picture lies."""
+    return lambda iteration, labels, energy: callback(iteration, frame.undo(labels), energy)
 
 
 def _finish(labels: Labels, fixed: Labels | None, stride: int, min_share: float) -> Labels:

@@ -1,0 +1,172 @@
+"""Compare ways to train by four-fold cross-validation on RWTSD; all folds of all variants are trained at once.
+
+    python benchmarks/cross_validate.py --rwtsd DIR --multi-region DIR --brodatz DIR --variants RS,RSB,QSB --out DIR
+
+Prints a Markdown table: mean and standard deviation over the folds, each with a seed of its own, of the covering by
+k-means, by a normalised cut and with the true regions' means, of descriptors of the whole image on the grid of blocks.
+It is measured on the fold that a network has not seen, on the multi-region set's validation split, on mosaics of unseen
+Brodatz textures and, with `--bsds`, on BSDS500's validation split. DIR gets ``VARIANT.FOLD.safetensors``, the models,
+and ``VARIANT.npz``, the descriptors for `choose.py`. Variants of one architecture are trained together.
+"""
+
+from __future__ import annotations
+
+import argparse
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from clusterings import METHODS, coverings
+from sources import BATCH, Folders, fill_parts, measured_corpora, statistics, whole_blocks
+from stacked import Stack
+from torch import Tensor
+from tqdm import tqdm
+from variants import FOLDS, PAIRED, VARIANTS
+
+from shapetailor import STDNN
+from shapetailor.bank import Blocks
+from shapetailor.checkpoint import save_model
+from shapetailor.images import atomic
+from shapetailor.training import learning_rate, recipe
+
+
+class Model(NamedTuple):
+    """One of the networks to train: a variant's name, and the fold that it does not see."""
+
+    variant: str
+    fold: int
+
+
+def initial_stack(models: list[Model], bank: dict[str, Blocks], seed: int) -> Stack:
+    """Return the networks before the first step; each has the seed of its fold and the statistics of its data."""
+    nets = []
+    for variant, fold in models:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed + fold)
+            net = STDNN(VARIANTS[variant].config)
+        mean, std = statistics(bank, VARIANTS[variant].mix(fold))
+        net.set_statistics(mean.cpu(), std.cpu())
+        nets.append(net)
+    return Stack(nets)
+
+
+def train(stack: Stack, models: list[Model], bank: dict[str, Blocks], steps: int, seed: int) -> None:
+    """Take the steps of all networks; what a network learns depends on no other in the stack."""
+    config = recipe("texture", steps=steps)
+    optimizer = torch.optim.AdamW(stack.parameters(), weight_decay=config.weight_decay)
+    mixes = [VARIANTS[variant].mix(fold) for variant, fold in models]
+    draws = [np.random.default_rng([7, seed, model.fold]) for model in models]
+    for step in (bar := tqdm(range(steps), desc=f"training {len(models)} networks")):
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(config, step)
+        drawn = [draw(bank, mix, rng) for mix, rng in zip(mixes, draws, strict=True)]
+        channels, regions, truths = (torch.cat(each) for each in zip(*drawn, strict=True))
+        blocks = truths[0].numel()
+        places = torch.from_numpy(np.random.default_rng([8, seed, step]).integers(blocks, size=PAIRED))
+        loss = total_loss(stack.embed(channels, regions), truths, models, places.to(truths.device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 50 == 0:
+            bar.set_postfix(loss=f"{float(loss.detach()) / len(models):.3f}")
+
+
+def draw(bank: dict[str, Blocks], mix: dict[str, float], rng: np.random.Generator) -> Blocks:
+    """Return a batch of a network: for each sample a part by its weight, and of it any sample."""
+    weights = np.array(list(mix.values()))
+    counts = rng.multinomial(BATCH, weights / weights.sum())
+    drawn = [
+        bank[part].take(torch.from_numpy(rng.integers(len(bank[part].channels), size=count)))
+        for part, count in zip(mix, counts, strict=True)
+    ]
+    return Blocks(*(torch.cat(each) for each in zip(*drawn, strict=True)))
+
+
+def total_loss(descriptors: Tensor, truths: Tensor, models: list[Model], places: Tensor) -> Tensor:
+    """Return the sum of the networks' mean losses; neighbours of one variant are computed together."""
+    total, first = descriptors.new_zeros(()), 0
+    for variant, group in groupby(models, key=lambda model: model.variant):
+        count = len(list(group))
+        own = slice(first * BATCH, (first + count) * BATCH)
+        total = total + count * VARIANTS[variant].loss(descriptors[own], truths[own], places)
+        first += count
+    return total
+
+
+def measure(
+    stack: Stack, models: list[Model], tests: dict[str, Blocks], out: Path
+) -> dict[str, dict[str, list[np.ndarray]]]:
+    """Return for each variant and set the folds' mean coverings; write models and descriptors."""
+    scores: dict[str, dict[str, list[np.ndarray]]] = {}
+    kept: dict[str, dict[str, np.ndarray]] = {}
+    for name, blocks in tests.items():
+        descriptors, truths = stack.describe(blocks), blocks.truths.cpu()
+        fold_of = torch.arange(len(truths)) % FOLDS
+        for number, (variant, fold) in enumerate(tqdm(models, desc=f"measuring on {name}")):
+            chosen = fold_of == fold if name == "rwtsd" else torch.ones_like(fold_of, dtype=torch.bool)
+            found = coverings(descriptors[number, chosen].to(stack.mean.device), truths[chosen])
+            scores.setdefault(variant, {}).setdefault(name, []).append(found.mean(axis=0))
+            saved = kept.setdefault(variant, {})
+            saved[f"{name}_truth"] = truths.numpy().astype(np.int16)
+            saved.setdefault(name, np.zeros(descriptors.shape[1:], np.int8))
+            saved[name][fold_of == fold] = (127 * descriptors[number, fold_of == fold].float()).round().numpy()
+    for number, (variant, fold) in enumerate(models):
+        save_model(out / f"{variant}.{fold}.safetensors", stack.net(number), {"variant": variant, "fold": fold})
+    for variant, arrays in kept.items():
+        with atomic(out / f"{variant}.npz") as temporary, temporary.open("wb") as file:
+            np.savez_compressed(file, **arrays)
+    return scores
+
+
+def print_table(scores: dict[str, dict[str, list[np.ndarray]]]) -> None:
+    """Print a row for each variant and set."""
+    print(f"| variant | data | {' | '.join(METHODS)} |\n|---|---|{'---|' * len(METHODS)}")
+    for variant, sets in scores.items():
+        for name, folds in sets.items():
+            cells = (f"{m:.3f} ± {s:.3f}" for m, s in zip(np.mean(folds, 0), np.std(folds, 0, ddof=1), strict=True))
+            print(f"| {variant} | {name} | {' | '.join(cells)} |", flush=True)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Train, measure, print."""
+    args = _parser().parse_args(arguments)
+    names = args.variants.split(",")
+    unknown = sorted(set(names) - set(VARIANTS))
+    if unknown:
+        raise SystemExit(f"--variants must be among {', '.join(VARIANTS)}; got {', '.join(unknown)}")
+    folders = Folders(args.rwtsd, args.multi_region, args.brodatz, args.bsds)
+    args.out.mkdir(parents=True, exist_ok=True)
+    reader = STDNN(VARIANTS["QSB"].config).to(args.device)  # channels of f0 are the same for all variants
+    sources = dict.fromkeys(source for name in names for source in VARIANTS[name].sources)
+    made = fill_parts(reader, sources, folders, args.size, args.samples, args.seed)
+    bank = dict(tqdm(made, desc="making samples, parts"))
+    tests = {name: whole_blocks(reader, corpus) for name, corpus in measured_corpora(folders, args.size).items()}
+    scores: dict[str, dict[str, list[np.ndarray]]] = {}
+    for config in dict.fromkeys(VARIANTS[name].config for name in names):
+        models = [Model(name, fold) for name in names if VARIANTS[name].config == config for fold in range(FOLDS)]
+        stack = initial_stack(models, bank, args.seed).to(args.device)
+        train(stack, models, bank, args.steps, args.seed)
+        scores |= measure(stack, models, tests, args.out)
+    print_table({name: scores[name] for name in names})
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rwtsd", type=Path, required=True, help="the Real-World Texture Segmentation Dataset")
+    parser.add_argument("--multi-region", type=Path, required=True, help="the synthetic multi-region set")
+    parser.add_argument("--brodatz", type=Path, required=True, help="the folder of Brodatz textures")
+    parser.add_argument("--bsds", type=Path, help="BSDS500's data, for RSBN and to measure on")
+    parser.add_argument("--variants", default="QSB", help=f"some of {','.join(VARIANTS)}")
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--samples", type=int, default=1000, help="augmented samples of each fold and of each set")
+    parser.add_argument("--size", type=int, default=256, help="images are resized to this many pixels a side")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--out", type=Path, required=True, help="folder for models and descriptors")
+    return parser
+
+
+if __name__ == "__main__":
+    main()
