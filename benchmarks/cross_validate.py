@@ -6,7 +6,8 @@ Prints a Markdown table: mean and standard deviation over the folds, each with a
 k-means, by a normalised cut and with the true regions' means, of descriptors of the whole image on the grid of blocks.
 It is measured on the fold that a network has not seen, on the multi-region set's validation split, on mosaics of unseen
 Brodatz textures and, with `--bsds`, on BSDS500's validation split. DIR gets ``VARIANT.FOLD.safetensors``, the models,
-and ``VARIANT.npz``, the descriptors for `choose.py`. Variants of one architecture are trained together.
+and ``VARIANT.npz``, the descriptors for `choose.py`. Variants of one architecture are trained together;
+memory grows with their number.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ from shapetailor.bank import Blocks
 from shapetailor.checkpoint import save_model
 from shapetailor.images import atomic
 from shapetailor.training import learning_rate, recipe
+
+#: Of each set, the folds' mean coverings by each of METHODS.
+Scores = dict[str, list[np.ndarray]]
 
 
 class Model(NamedTuple):
@@ -95,32 +99,41 @@ def total_loss(descriptors: Tensor, truths: Tensor, models: list[Model], places:
     return total
 
 
-def measure(
-    stack: Stack, models: list[Model], tests: dict[str, Blocks], out: Path
-) -> dict[str, dict[str, list[np.ndarray]]]:
-    """Return for each variant and set the folds' mean coverings; write models and descriptors."""
-    scores: dict[str, dict[str, list[np.ndarray]]] = {}
-    kept: dict[str, dict[str, np.ndarray]] = {}
+def measure(stack: Stack, models: list[Model], name: str, blocks: Blocks) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return each network's mean coverings of one set, and the descriptors to keep of it: (n, D, h, w) of int8.
+
+    Networks are measured on the images of their held-out fold of RWTSD, and on all images of another set. Kept are
+    those of image i by the network of fold ``i % FOLDS``, in 127ths.
+    """
+    descriptors, truths = stack.describe(blocks), blocks.truths.cpu()
+    scores, kept = [], []
+    for number, (_, fold) in enumerate(tqdm(models, desc=f"measuring on {name}")):
+        own = slice(fold, None, FOLDS)
+        judged = own if name == "rwtsd" else slice(None)
+        found = coverings(descriptors[number, judged].to(stack.mean.device), truths[judged])
+        scores.append(found.mean(axis=0))
+        kept.append((127 * descriptors[number, own].float()).round().to(torch.int8).numpy())
+    return scores, kept
+
+
+def measure_all(stack: Stack, models: list[Model], tests: dict[str, Blocks], out: Path) -> dict[str, Scores]:
+    """Return each variant's scores, set by set and fold by fold; write ``VARIANT.npz``."""
+    scores: dict[str, Scores] = {variant: {} for variant, _ in models}
+    arrays: dict[str, dict[str, np.ndarray]] = {variant: {} for variant, _ in models}
     for name, blocks in tests.items():
-        descriptors, truths = stack.describe(blocks), blocks.truths.cpu()
-        fold_of = torch.arange(len(truths)) % FOLDS
-        for number, (variant, fold) in enumerate(tqdm(models, desc=f"measuring on {name}")):
-            chosen = fold_of == fold if name == "rwtsd" else torch.ones_like(fold_of, dtype=torch.bool)
-            found = coverings(descriptors[number, chosen].to(stack.mean.device), truths[chosen])
-            scores.setdefault(variant, {}).setdefault(name, []).append(found.mean(axis=0))
-            saved = kept.setdefault(variant, {})
-            saved[f"{name}_truth"] = truths.numpy().astype(np.int16)
-            saved.setdefault(name, np.zeros(descriptors.shape[1:], np.int8))
-            saved[name][fold_of == fold] = (127 * descriptors[number, fold_of == fold].float()).round().numpy()
-    for number, (variant, fold) in enumerate(models):
-        save_model(out / f"{variant}.{fold}.safetensors", stack.net(number), {"variant": variant, "fold": fold})
-    for variant, arrays in kept.items():
+        truths = blocks.truths.cpu().numpy().astype(np.int16)
+        for (variant, fold), found, kept in zip(models, *measure(stack, models, name, blocks), strict=True):
+            scores[variant].setdefault(name, []).append(found)
+            whole = arrays[variant].setdefault(name, np.zeros((len(truths), *kept.shape[1:]), np.int8))
+            whole[fold::FOLDS] = kept
+            arrays[variant][f"{name}_truth"] = truths
+    for variant, each in arrays.items():
         with atomic(out / f"{variant}.npz") as temporary, temporary.open("wb") as file:
-            np.savez_compressed(file, **arrays)
+            np.savez_compressed(file, **each)
     return scores
 
 
-def print_table(scores: dict[str, dict[str, list[np.ndarray]]]) -> None:
+def print_table(scores: dict[str, Scores]) -> None:
     """Print a row for each variant and set."""
     print(f"| variant | data | {' | '.join(METHODS)} |\n|---|---|{'---|' * len(METHODS)}")
     for variant, sets in scores.items():
@@ -143,12 +156,15 @@ def main(arguments: list[str] | None = None) -> None:
     made = fill_parts(reader, sources, folders, args.size, args.samples, args.seed)
     bank = dict(tqdm(made, desc="making samples, parts"))
     tests = {name: whole_blocks(reader, corpus) for name, corpus in measured_corpora(folders, args.size).items()}
-    scores: dict[str, dict[str, list[np.ndarray]]] = {}
+    scores: dict[str, Scores] = {}
     for config in dict.fromkeys(VARIANTS[name].config for name in names):
         models = [Model(name, fold) for name in names if VARIANTS[name].config == config for fold in range(FOLDS)]
         stack = initial_stack(models, bank, args.seed).to(args.device)
         train(stack, models, bank, args.steps, args.seed)
-        scores |= measure(stack, models, tests, args.out)
+        for number, (name, fold) in enumerate(models):
+            record = {"variant": name, "fold": fold, "steps": args.steps, "samples": args.samples, "seed": args.seed}
+            save_model(args.out / f"{name}.{fold}.safetensors", stack.net(number), record)
+        scores |= measure_all(stack, models, tests, args.out)
     print_table({name: scores[name] for name in names})
 
 

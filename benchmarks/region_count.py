@@ -51,7 +51,10 @@ def rules() -> dict[str, Callable[[Cuts], Labels]]:
     found: dict[str, Callable[[Cuts], Labels]] = {
         f"k-means into {MOST}, merged": lambda cuts: cuts.by_k_means,
         f"cut into {MOST}, merged": lambda cuts: merge_alike(cuts.descriptors, cuts.into(MOST)),
-        "greatest gap of eigenvalues": lambda cuts: cuts.into(2 + int(np.argmax(-np.diff(cuts.values[1:])))),
+        "greatest gap of eigenvalues λ": lambda cuts: cuts.into(2 + int(np.argmax(-np.diff(cuts.values[1:])))),
+        "greatest gap of log(1 − λ)": lambda cuts: cuts.into(
+            2 + int(np.argmax(np.diff(np.log(1 - cuts.values[1:] + 1e-4))))
+        ),
     }
     for threshold in THRESHOLDS:
         found[f"eigenvalues ≥ {threshold}"] = lambda cuts, least=threshold: cuts.into(_count(cuts, least))

@@ -59,7 +59,7 @@ def test_a_stack_gives_each_networks_descriptors_and_gradients(script, config):
     for number, net in enumerate(nets):
         own = slice(2 * number, 2 * number + 2)
         expected = net.embed(channels[own], labels[own])
-        torch.testing.assert_close(found[own], expected, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(found[own], expected, rtol=1e-5, atol=1e-6)
         separation_loss(expected, labels[own]).backward()
         for (name, each), stacked in zip(net.named_parameters(), stack.parameters(), strict=True):
             torch.testing.assert_close(stacked.grad[number], each.grad, rtol=1e-3, atol=1e-4, msg=name)
@@ -76,6 +76,14 @@ def test_a_network_comes_out_of_a_stack_as_it_went_in(script):
 def test_networks_of_two_architectures_do_not_stack(script):
     with pytest.raises(ValueError, match="one architecture"):
         script("stacked").Stack([STDNN(SMALL), STDNN(replace(SMALL, alpha=(0.3, 2.0)))])
+
+
+def test_no_variant_draws_from_the_fold_that_it_is_measured_on(script):
+    for variant in script("variants").VARIANTS.values():
+        for fold in range(4):
+            parts = variant.mix(fold)
+            assert sorted(part[1:] for part in parts if part[1:]) == [str(each) for each in range(4) if each != fold]
+            assert sum(parts.values()) == pytest.approx(sum(variant.sources.values()))
 
 
 def test_the_pair_loss_is_its_definition(script):
@@ -102,6 +110,17 @@ def test_the_batched_spectrum_is_the_librarys(script):
     expected, expected_vectors = spectrum(points, 4, 4.0)
     np.testing.assert_allclose(values[0], expected, atol=1e-8)
     np.testing.assert_allclose(np.abs(np.sum(vectors[0].numpy() * expected_vectors, 0)), 1, atol=1e-6)
+
+
+def test_separable_descriptors_are_covered_by_every_method(script):
+    truths = torch.zeros(3, 16, 16, dtype=torch.long)
+    truths[:, 4:, 7:] = 1
+    truths[1:, 9:] = 2
+    truths[2, :2] = -1
+    centres = torch.eye(4)[truths.clamp(min=0)].movedim(3, 1)
+    noise = 0.05 * torch.randn(centres.shape, generator=torch.Generator().manual_seed(0))
+    found = script("clusterings").coverings((centres + noise).half(), truths)
+    np.testing.assert_allclose(found, 1)
 
 
 def write_mosaics(folder, kind, count, regions, colour):
