@@ -28,7 +28,7 @@ def segmenter():
 @pytest.fixture(scope="module")
 def mosaic():
     """Two textures, as the network has not seen them, in 128 × 128."""
-    return MosaicDataset(ProceduralTextures(12, 128, seed=3), 3, (2, 2), 128, seed=1)[2]
+    return MosaicDataset(ProceduralTextures(12, 128, seed=3), 2, (2, 2), 128, seed=1)[1]
 
 
 def halves(size=48):

@@ -20,6 +20,7 @@ from shapetailor.starts import (
     ncut_start,
     region_means,
     scribble_start,
+    snap,
     within_energy,
 )
 
@@ -202,3 +203,17 @@ def test_pixels_in_no_region_stay_so_when_regions_merge():
     labels = np.array([[0, 1, -1, 0, 1, -1]])
     merged = merge_alike(np.array([[[0.0, 0.1, 9.0, 0.1, 0.0, 9.0]]]), labels)
     np.testing.assert_array_equal(merged, [[0, 0, -1, 0, 0, -1]])
+
+
+@pytest.mark.parametrize(("reach", "boundary"), [(1, 12), (2, 11), (3, 10), (9, 10)])
+def test_boundaries_snap_to_where_descriptors_change_as_far_as_they_reach(reach, boundary):
+    descriptors = np.tile((np.arange(24) >= 10).astype(np.float32), (3, 8, 1))
+    labels = np.tile((np.arange(24) >= 13).astype(np.int64), (8, 1))
+    expected = np.tile((np.arange(24) >= boundary).astype(np.int64), (8, 1))
+    np.testing.assert_array_equal(snap(descriptors, labels, reach), expected)
+
+
+def test_snapping_leaves_alone_what_is_in_no_region_or_far_from_others():
+    descriptors = np.random.default_rng(0).random((2, 6, 30)).astype(np.float32)
+    labels = np.repeat([0, -1, 1], 10)[None].repeat(6, axis=0)
+    np.testing.assert_array_equal(snap(descriptors, labels, 5), labels)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from . import regions as maps
 from . import starts
@@ -23,6 +24,8 @@ from .segmentation import Segmentation
 Labels = NDArray[np.int64]
 Start = Literal["best", "ncut", "kmeans", "boxes"]
 
+#: Larger pictures have blocks small enough, and are not described in several positions of the grid of blocks.
+FINE_PIXELS = 2**20
 #: Most regions that `regions="auto"` looks for.
 MOST_REGIONS = 8
 #: Pixels to work on, at most, unless more are asked for. The shipped model takes about 3.5 GB for so many.
@@ -149,15 +152,18 @@ class Segmenter:
         net = self.net.rescaled(max(values.shape[1:]))
         with torch.no_grad():
             prepared = net.prepare(torch.from_numpy(values)[None].to(self.device))
+        config = evolution or EvolutionConfig()
+        snap = net.stride > 1 and config.iterations > 0 and values[0].size <= FINE_PIXELS
+        whole = self._whole(net, prepared, fine=snap) if given is None or snap else None
         if given is None:
-            # Not kept in a variable: descriptors of all pixels are the largest thing there is.
-            whole = np.zeros(values.shape[1:], np.int64)
-            given, count = _start(
-                self._describe(net, prepared, whole), count, fixed, start, np.random.default_rng(seed)
-            )
+            assert whole is not None
+            given, count = _start(whole, count, fixed, start, np.random.default_rng(seed))
+        if not snap:
+            whole = None  # descriptors of all pixels are the largest thing there is
         watch = None if callback is None else _unframed(callback, frame)
-        run = evolve(prepared, given, net, evolution, fixed=fixed, align=net.stride, callback=watch)
-        labels = _finish(run.labels, fixed, net.stride, min_share)
+        run = evolve(prepared, given, net, config, fixed=fixed, align=net.stride, callback=watch)
+        labels = run.labels if whole is None else starts.snap(whole, run.labels, config.reach * net.stride)
+        labels = _finish(labels, fixed, net.stride, min_share)
         full = picture.restore_labels(frame.undo(labels))
         if marks is not None:
             full = np.where(marks >= 0, marks, full)
@@ -172,6 +178,23 @@ class Segmenter:
             image=picture.original,
             seed=seed,
         )
+
+    def _whole(self, net: Describer, prepared: Tensor, fine: bool) -> NDArray[np.float32]:
+        """Descriptors (D, H, W) of the whole picture as one region.
+
+        With `fine`, the mean over four positions of the grid of blocks, half a block apart, at unit length: boundaries
+        come to lie within half a block instead of a whole one.
+        """
+        height, width = prepared.shape[2:]
+        half = net.stride // 2
+        total: NDArray[np.float32] | None = None
+        for down, right in ((0, 0), (half, 0), (0, half), (half, half)) if fine else ((0, 0),):
+            moved = pad(prepared, (right, 0, down, 0), "replicate") if down or right else prepared
+            found = self._describe(net, moved, np.zeros(moved.shape[2:], np.int64))[:, down:, right:]
+            total = found if total is None else total + found
+        assert total is not None
+        assert total.shape[1:] == (height, width)
+        return total / np.maximum(np.linalg.norm(total, axis=0), 1e-12) if fine else total
 
     def _describe(self, net: Describer, prepared: Tensor, labels: Labels) -> NDArray[np.float32]:
         """Descriptors (D, H, W) of all pixels."""

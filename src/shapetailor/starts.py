@@ -14,7 +14,7 @@ from torch.nn.functional import adaptive_avg_pool2d
 
 from .clustering import Array, FloatArray, IntArray, cut_by, kmeans, nearest, normalised_cut, spectrum
 from .merging import SEPARATION, merge_alike
-from .regions import relabel
+from .regions import dilate, relabel
 
 #: Pixels handled at once where a table of distances is made.
 CHUNK = 2**20
@@ -98,6 +98,21 @@ def ncut_start(
     """
     points = _block_means(descriptors, regions, grid)
     return _spread(descriptors, points, normalised_cut(points, regions, rng, n_init, sigma2))
+
+
+def snap(descriptors: Array, labels: IntArray, reach: int) -> IntArray:
+    """Give each pixel near a boundary to the region with the nearest mean, of those at most `reach` pixels away."""
+    numbers = np.unique(labels[labels >= 0])
+    means = region_means(descriptors, labels)
+    best = np.full(labels.shape, np.inf)
+    snapped = labels.copy()
+    for number in numbers.tolist():
+        near = dilate(labels == number, reach) & (labels >= 0)
+        distance = np.square(descriptors[:, near] - means[number][:, None].astype(descriptors.dtype)).sum(axis=0)
+        nearer = distance < best[near]
+        places = np.flatnonzero(near)[nearer]
+        best.flat[places], snapped.flat[places] = distance[nearer], number
+    return snapped
 
 
 def scribble_start(descriptors: Array, scribbles: IntArray) -> IntArray:

@@ -91,7 +91,10 @@ class Row:
 
 
 class Counted:
-    """A network that adds up the area it is asked to describe; see `shapetailor.segmenter.Describer`."""
+    """A network that adds up the area of the regions it describes; see `shapetailor.segmenter.Describer`.
+
+    The whole picture as one region, described for the start and for the final boundaries, is not counted.
+    """
 
     def __init__(self, net: STDNN, areas: list[int]) -> None:
         self.net, self.areas = net, areas
@@ -103,14 +106,18 @@ class Counted:
 
     def __call__(self, image: Tensor, labels: Tensor) -> Tensor:
         """Describe pixels."""
-        self.areas.append(int((labels >= 0).sum()))
+        self._count(labels)
         descriptors: Tensor = self.net(image, labels)
         return descriptors
 
     def compact(self, image: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Describe blocks."""
-        self.areas.append(int((labels >= 0).sum()))
+        self._count(labels)
         return self.net.compact(image, labels)
+
+    def _count(self, labels: Tensor) -> None:
+        if bool((labels != 0).any()):
+            self.areas.append(int((labels >= 0).sum()))
 
 
 def run(sizes: Sequence[int] | None = None, quick: bool = False) -> Outcome:
