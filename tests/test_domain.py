@@ -61,6 +61,30 @@ def test_derivative_reads_nothing_from_other_regions_not_even_nan():
         assert torch.equal(clean, dirty)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(2, 3, 9, 11), (1, 2, 4, 1, 7), (1, 5, 7, 1), (1, 1, 1, 1), (2, 2, 3, 2, 2)])
+@pytest.mark.parametrize("angle", range(4))
+def test_the_compiled_derivative_is_the_recorded_one_bit_for_bit(dtype, shape, angle):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(shape, generator=generator, dtype=dtype)
+    labels = torch.randint(-1, 2, (shape[0], *shape[-2:]), generator=generator)
+    recorded = Domain(labels, dtype).derivative(x, angle)
+    with torch.no_grad():
+        assert torch.equal(Domain(labels, dtype).derivative(x, angle), recorded)
+        wide = x.expand(shape[0], *shape[1:]) if len(shape) == 4 else x.transpose(1, 2)  # other strides
+        strided = Domain(labels, dtype).derivative(wide, angle)
+    assert torch.equal(strided, recorded if len(shape) == 4 else recorded.transpose(1, 2))
+
+
+def test_without_gradients_forward_derivatives_still_pass_through():
+    labels = torch.zeros(1, 4, 5, dtype=torch.long)
+    x, direction = torch.rand(1, 2, 4, 5), torch.rand(1, 2, 4, 5)
+    domain = Domain(labels)
+    with torch.no_grad():
+        _, tangent = torch.func.jvp(lambda u: domain.derivative(u, 0), (x,), (direction,))
+        torch.testing.assert_close(tangent, domain.derivative(direction, 0))
+
+
 def test_heat_is_repeated_implicit_euler_steps_near_the_matrix_exponential():
     torch.manual_seed(0)
     labels = torch.tensor([[[0, 0, 1], [0, 1, 1], [0, 0, -1]]])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
+from importlib.util import find_spec
 from math import sqrt
 from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from .poisson import Edges, edges_of, smooth
 from .poisson.solve import Backend
@@ -64,6 +66,10 @@ class Domain:
         Central where both neighbours belong to the pixel's region, one-sided where one does, 0 where none does.
         """
         step = DIRECTIONS[angle]
+        if _plain(x):
+            from .differences import compiled_derivative
+
+            return compiled_derivative(x, self.labels, step, _length(step))
         between = (1,) * (x.ndim - 3)
         linked, count = (each.reshape(len(each), *between, *each.shape[1:]) for each in self._links(step, x.dtype))
         here, there = _pair(x, step)
@@ -82,8 +88,24 @@ class Domain:
             count = torch.zeros(self.labels.shape, dtype=dtype, device=linked.device)
             for part in _pair(count, step):
                 part += linked.to(dtype)
-            self._linked[step] = linked, count.clamp_min(1) * sqrt(step[0] ** 2 + step[1] ** 2)
+            self._linked[step] = linked, count.clamp_min(1) * _length(step)
         return self._linked[step]
+
+
+def _length(step: tuple[int, int]) -> float:
+    return sqrt(step[0] ** 2 + step[1] ** 2)
+
+
+def _plain(x: Tensor) -> bool:
+    """Whether compiled code may read x: on the CPU, with numba there, and with nothing that records or maps over it."""
+    return (
+        x.device.type == "cpu"
+        and not torch.is_grad_enabled()
+        and type(x) is Tensor
+        and not torch._C._functorch.is_functorch_wrapped_tensor(x)
+        and forward_ad._current_level < 0
+        and find_spec("numba") is not None
+    )
 
 
 def _pair(x: Tensor, step: tuple[int, int]) -> tuple[Tensor, Tensor]:

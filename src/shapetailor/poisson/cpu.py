@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from math import ceil
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from .stats import FLOOR, Stats, combine
 
 Array = NDArray[Any]
 Task = Callable[[], tuple[str, int, float]]
+Result = TypeVar("Result")
 
 #: Condition number above which multigrid is the faster one, for one α and for several that share their terms.
 CROSSOVER, SHARED_CROSSOVER = 1700.0, 4500.0
@@ -98,6 +99,14 @@ def _grids(edges: Edges, dtype: torch.dtype) -> list[Grid]:
 def _pool(threads: int, process: int) -> ThreadPoolExecutor:
     """Threads for the kernels, which release the interpreter's lock; a forked process gets its own."""
     return ThreadPoolExecutor(threads, "shapetailor")
+
+
+def in_threads(tasks: Iterable[Callable[[], Result]]) -> list[Result]:
+    """Run tasks that release the interpreter's lock on as many threads as torch uses; their results in order."""
+    threads = torch.get_num_threads()
+    if threads == 1:
+        return [task() for task in tasks]
+    return list(_pool(threads, os.getpid()).map(lambda task: task(), tasks))
 
 
 def _chebyshev(
@@ -312,7 +321,4 @@ def solve(
         max_steps,
         threads,
     )
-    tasks = job.tasks(method)
-    if threads == 1:
-        return out, combine([task() for task in tasks], tol)
-    return out, combine(list(_pool(threads, os.getpid()).map(lambda task: task(), tasks)), tol)
+    return out, combine(in_threads(job.tasks(method)), tol)
