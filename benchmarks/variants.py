@@ -73,10 +73,10 @@ VARIANTS = {
     "RSB": Variant({"r": 1.0, "s": 0.7, "b": 0.7}),
     "QSB": Variant(_QSB),
     "RSBN": Variant({"r": 1.0, "s": 0.6, "b": 0.6, "n": 0.6}),
-    "pair0.25": Variant(_QSB, pairs=(0.25, 0.5)),
-    "pair0.1": Variant(_QSB, pairs=(0.1, 0.25)),
+    "pair0.25": Variant(_QSB, pairs=(0.25, 1.0)),
+    "pair0.1": Variant(_QSB, pairs=(0.1, 0.5)),
     "wide-scales": Variant(_QSB, network=_WIDE),
-    "pair0.25-wide-scales": Variant(_QSB, pairs=(0.25, 0.5), network=_WIDE),
+    "pair0.25-wide-scales": Variant(_QSB, pairs=(0.25, 1.0), network=_WIDE),
 }
 
 
