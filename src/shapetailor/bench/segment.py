@@ -73,8 +73,9 @@ class Row:
     ----------
     iterations : int
         Accepted updates of the regions.
-    first, area : float
-        What was described at the start, and in all: the area of all D(R_i) given to the network, in pictures.
+    first, area, whole : float
+        What was described at the start, and in all: the area of all D(R_i) given to the network, in pictures; and how
+        often the whole picture was described besides, as one region, for the final boundaries.
     seconds : float
         The best time.
     rand : float
@@ -88,21 +89,27 @@ class Row:
     seconds: float
     rand: float
     labels: Labels
+    whole: float = 0.0
+
+    @property
+    def described(self) -> float:
+        """All that the network was given, in pictures."""
+        return self.area + self.whole
 
 
 class Counted:
-    """A network that adds up the area of the regions it describes; see `shapetailor.segmenter.Describer`.
+    """A network that lists the areas it is asked to describe; see `shapetailor.segmenter.Describer`.
 
-    The whole picture as one region, described for the start and for the final boundaries, is not counted.
+    Those of the whole picture as one region are listed apart.
     """
 
-    def __init__(self, net: STDNN, areas: list[int]) -> None:
-        self.net, self.areas = net, areas
+    def __init__(self, net: STDNN, areas: list[int], wholes: list[int]) -> None:
+        self.net, self.areas, self.wholes = net, areas, wholes
         self.image_channels, self.stride, self.prepare = net.image_channels, net.stride, net.prepare
 
     def rescaled(self, resolution: int) -> Counted:
-        """Return the network for another size; it adds to the same list."""
-        return Counted(self.net.rescaled(resolution), self.areas)
+        """Return the network for another size; it adds to the same lists."""
+        return Counted(self.net.rescaled(resolution), self.areas, self.wholes)
 
     def __call__(self, image: Tensor, labels: Tensor) -> Tensor:
         """Describe pixels."""
@@ -116,8 +123,8 @@ class Counted:
         return self.net.compact(image, labels)
 
     def _count(self, labels: Tensor) -> None:
-        if bool((labels != 0).any()):
-            self.areas.append(int((labels >= 0).sum()))
+        areas = self.areas if bool((labels != 0).any()) else self.wholes
+        areas.append(int((labels >= 0).sum()))
 
 
 def run(sizes: Sequence[int] | None = None, quick: bool = False) -> Outcome:
@@ -162,20 +169,23 @@ def measure(case: Case) -> Row:
     net = load_model(case.model)[0]
     net.backend = case.backend
     areas: list[int] = []
-    segmenter = Segmenter(Counted(net, areas), max_pixels=case.size**2)
+    wholes: list[int] = []
+    segmenter = Segmenter(Counted(net, areas, wholes), max_pixels=case.size**2)
     settings = EvolutionConfig(iterations=case.iterations)
     segmenter.segment(picture(32).image, 2, evolution=settings)  # compile, start what starts once
     sample = picture(case.size)
     first: list[int] = []
     call = partial(segmenter.segment, sample.image, init=start(case, sample.truths[0]), evolution=settings)
     areas.clear()
+    wholes.clear()
     begin = time.perf_counter()
     result = call(callback=lambda iteration, *_: None if iteration else first.append(sum(areas)))
-    seconds, area = time.perf_counter() - begin, sum(areas) / case.size**2
+    seconds = time.perf_counter() - begin
+    parts = [sum(each) / case.size**2 for each in (first, areas, wholes)]
     best = best_times({"": call}, 10.0, 3, {"": seconds})[""]
-    progress(f"{case}: {duration(best)}, {result.iterations} iterations, {area:.1f} pictures")
+    progress(f"{case}: {duration(best)}, {result.iterations} iterations, {parts[1] + parts[2]:.1f} pictures")
     rand = metrics.adjusted_rand(result.labels, sample.truths[0])
-    return Row(case, result.iterations, first[0] / case.size**2, area, best, float(rand), result.labels)
+    return Row(case, result.iterations, parts[0], parts[1], best, float(rand), result.labels, parts[2])
 
 
 def _prepare_memory() -> Callable[[], object]:
@@ -253,7 +263,7 @@ def judge(rows: Sequence[Row], base: int, memory: int | None = None) -> list[Dat
         full = by_case.get(Case(model, base, ITERATIONS))
         if full:
             # A run that came to rest early is charged for all iterations, at what the start described in each.
-            seconds = full.seconds / full.area * full.first * (1 + ITERATIONS)
+            seconds = full.seconds / full.described * (full.first * (1 + ITERATIONS) + full.whole)
             what = f"{model}: seconds at {base}² for 2 regions, {ITERATIONS} iterations"
             verdicts.append(verdict(what, seconds, TARGET_SECONDS, at_least=False))
         (cold,) = (row for row in rows if row.case.model == model and row.case.backend == "torch")
@@ -275,7 +285,7 @@ def judge(rows: Sequence[Row], base: int, memory: int | None = None) -> list[Dat
 
 
 def _unit(row: Row) -> float:
-    return row.seconds / row.area / row.case.size**2
+    return row.seconds / row.described / row.case.size**2
 
 
 def _figures(row: Row) -> Data:
