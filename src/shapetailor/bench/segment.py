@@ -297,8 +297,8 @@ def _report(data: Data) -> str:
     words = (
         "\nOne picture of two textures; each time is of a whole Segmenter.segment, best of up to three where short."
         "\nDone: accepted updates of the regions (the evolution stops when they stand still). Described: area that the"
-        "\nnetwork was given (dilated regions that changed; the whole picture), in pictures. ARI: adjusted Rand index with"
-        "\nthe truth."
+        "\nnetwork was given (dilated regions that changed; the whole picture), in pictures."
+        "\nARI: adjusted Rand index with the truth."
     )
     lines = [
         [
