@@ -104,7 +104,7 @@ RECIPES = {
             tol=1e-3,
         )
     ),
-    "paper": TrainConfig(STDNNConfig(tol=1e-3), separation=False, size=32, mosaics=False, perturb=False),
+    "paper": TrainConfig(STDNNConfig(), separation=False, size=32, mosaics=False, perturb=False),
 }
 
 
