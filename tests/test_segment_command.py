@@ -42,7 +42,7 @@ class StandIn:
 @pytest.fixture
 def segmenter(monkeypatch):
     stand_in = StandIn()
-    monkeypatch.setattr(command, "load_segmenter", lambda name, device: stand_in)
+    monkeypatch.setattr(command, "load_segmenter", lambda name, device, max_pixels: stand_in)
     return stand_in
 
 
@@ -197,6 +197,7 @@ def test_an_input_is_never_overwritten(segmenter, pictures):
         (["EMPTY"], "holds no pictures"),
         (["PICTURES", "--seed", "-1"], "--seed must not be negative"),
         (["PICTURES", "--iterations", "-1"], "--iterations must not be negative"),
+        (["PICTURES", "--max-pixels", "0"], "--max-pixels must be at least 1, got 0"),
     ],
 )
 def test_unusable_arguments_are_named(segmenter, pictures, tmp_path, words, message):
@@ -211,3 +212,8 @@ def test_regions_are_a_number_or_auto(segmenter, pictures, tmp_path, capsys, tex
     with pytest.raises(SystemExit):
         run(pictures, "--out", tmp_path / "out", f"--regions={text}")
     assert 'at least 1, or "auto"' in capsys.readouterr().err
+
+
+def test_the_size_of_the_work_reaches_the_segmenter():
+    assert command.load_segmenter("texture", "cpu", 900).max_pixels == 900
+    assert command.load_segmenter("texture", "cpu", None).max_pixels == 2048**2

@@ -44,6 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="label map of marked pixels, 255 where nothing is marked; a folder holds one for each stem",
     )
     parser.add_argument("--iterations", type=int, metavar="N", help="of the evolution, at most")
+    parser.add_argument(
+        "--max-pixels",
+        type=int,
+        metavar="N",
+        help="larger pictures are reduced for the work (default: 4194304, 2048²; memory grows in proportion)",
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the start (default: 0)")
     parser.add_argument("--format", choices=FORMATS, default="png", help="of the label maps (default: png)")
     parser.add_argument("--animate", action="store_true", help="also write NAME.gif, the evolution")
@@ -59,6 +65,8 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"--seed must not be negative, got {args.seed}")
     if args.iterations is not None and args.iterations < 0:
         raise ValueError(f"--iterations must not be negative, got {args.iterations}")
+    if args.max_pixels is not None and args.max_pixels < 1:
+        raise ValueError(f"--max-pixels must be at least 1, got {args.max_pixels}")
     images = _inputs(args.inputs, args.out)
     _check_outputs(images, args)
     waiting = [path for path in images if args.force or not all(each.exists() for each in _outputs(path.stem, args))]
@@ -68,11 +76,11 @@ def run(args: argparse.Namespace) -> int:
     return 1 if failures else 0
 
 
-def load_segmenter(name_or_path: str, device: str) -> Segmenter:
+def load_segmenter(name_or_path: str, device: str, max_pixels: int | None) -> Segmenter:
     """Load the model; torch and the network are imported only now."""
-    from ..segmenter import Segmenter
+    from ..segmenter import MAX_PIXELS, Segmenter
 
-    return Segmenter.from_pretrained(name_or_path, device=device)
+    return Segmenter.from_pretrained(name_or_path, device, max_pixels or MAX_PIXELS)
 
 
 def _count(text: str) -> int | Literal["auto"]:
@@ -127,7 +135,7 @@ def _outputs(stem: str, args: argparse.Namespace) -> list[Path]:
 
 def _segment_all(images: list[Path], args: argparse.Namespace) -> list[str]:
     """Segment and save; return a line for each image that failed."""
-    segmenter = load_segmenter(args.model, args.device)
+    segmenter = load_segmenter(args.model, args.device, args.max_pixels)
     failures = []
     for path in tqdm(images, desc="segment", unit="image", disable=None):
         try:
