@@ -1,4 +1,4 @@
-"""Problems the solver's tests share: label maps with known difficulties, and an independent answer."""
+"""What tests share: label maps with known difficulties, an independent answer, and ways to turn a picture."""
 
 from __future__ import annotations
 
@@ -8,6 +8,15 @@ import scipy.sparse.linalg
 import torch
 from hypothesis import strategies as st
 
+#: Ways to turn and mirror an H×W array.
+TURNS = {
+    "right": lambda a: np.rot90(a, -1),
+    "left": np.rot90,
+    "half": lambda a: np.rot90(a, 2),
+    "upside down": np.flipud,
+    "mirrored": np.fliplr,
+    "transposed": np.transpose,
+}
 BACKENDS = ("auto", "chebyshev", "multigrid", "torch", "dense")
 
 

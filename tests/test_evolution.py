@@ -4,20 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from gallery import TURNS
 from shapetailor.evolution import EvolutionConfig, evolve, shape_gradient
 from shapetailor.network import STDNN, STDNNConfig
 from shapetailor.poisson import Edges, edges_of
 from shapetailor.regions import boundary_length, boxes
 from shapetailor.tailoring import Tailor
-
-TURNS = {
-    "right": lambda a: np.rot90(a, -1),
-    "left": np.rot90,
-    "half": lambda a: np.rot90(a, 2),
-    "upside down": np.flipud,
-    "mirrored": np.fliplr,
-    "transposed": np.transpose,
-}
 
 
 def gray_values(image, labels):

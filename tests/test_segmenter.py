@@ -5,19 +5,12 @@ import pytest
 import torch
 from PIL import Image
 
+from gallery import TURNS
 from shapetailor.datasets import MosaicDataset, ProceduralTextures
 from shapetailor.evolution import EvolutionConfig
 from shapetailor.metrics import covering
 from shapetailor.regions import same_partition
 from shapetailor.segmenter import Segmenter
-
-TURNS = {
-    "right": lambda a: np.rot90(a, -1),
-    "left": np.rot90,
-    "half": lambda a: np.rot90(a, 2),
-    "upside down": np.flipud,
-    "mirrored": np.fliplr,
-}
 
 
 @pytest.fixture(scope="module")

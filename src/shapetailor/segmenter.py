@@ -182,19 +182,21 @@ class Segmenter:
     def _whole(self, net: Describer, prepared: Tensor, fine: bool) -> NDArray[np.float32]:
         """Descriptors (D, H, W) of the whole picture as one region.
 
-        With `fine`, the mean over four positions of the grid of blocks, half a block apart, at unit length: boundaries
-        come to lie within half a block instead of a whole one.
+        With `fine`, the mean over four positions of the grid of blocks, half a block apart, as long as the four are on
+        average: boundaries come to lie within half a block instead of a whole one.
         """
-        height, width = prepared.shape[2:]
         half = net.stride // 2
-        total: NDArray[np.float32] | None = None
-        for down, right in ((0, 0), (half, 0), (0, half), (half, half)) if fine else ((0, 0),):
-            moved = pad(prepared, (right, 0, down, 0), "replicate") if down or right else prepared
+        total = self._describe(net, prepared, np.zeros(prepared.shape[2:], np.int64))
+        if not fine:
+            return total
+        length = np.linalg.norm(total, axis=0)
+        for down, right in ((half, 0), (0, half), (half, half)):
+            moved = pad(prepared, (right, 0, down, 0), "replicate")
             found = self._describe(net, moved, np.zeros(moved.shape[2:], np.int64))[:, down:, right:]
-            total = found if total is None else total + found
-        assert total is not None
-        assert total.shape[1:] == (height, width)
-        return total / np.maximum(np.linalg.norm(total, axis=0), 1e-12) if fine else total
+            total += found
+            length += np.linalg.norm(found, axis=0)
+        total *= length / 4 / np.maximum(np.linalg.norm(total, axis=0), 1e-12)
+        return total
 
     def _describe(self, net: Describer, prepared: Tensor, labels: Labels) -> NDArray[np.float32]:
         """Descriptors (D, H, W) of all pixels."""
