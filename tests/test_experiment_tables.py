@@ -116,13 +116,70 @@ def _images(samples, labels):
     return {each.name: measure(labels, each.truths) for each in samples}
 
 
-def test_bsds_smooths_small_regions_before_the_evolution(monkeypatch):
+@pytest.mark.parametrize("crf", [False, True])
+def test_bsds_smooths_small_regions_before_the_evolution(monkeypatch, crf):
+    if crf:
+        pytest.importorskip("pydensecrf", reason="needs pydensecrf2")
     labels = np.zeros((20, 20), np.int64)
     labels[:, 10:] = 5
+    image = (50 * labels).astype(np.uint8)
     labels[3, 3] = 2  # a single pixel is below 2 %
+    monkeypatch.setattr(bsds500, "_has_crf", lambda: crf)
+    np.testing.assert_array_equal(bsds500._smoothed(labels, image), labels // 5)
+
+
+@pytest.mark.parametrize(("quick", "size"), [(False, (256, 256)), (True, (30, 50))])
+def test_bsds_segments_squares_and_judges_at_the_images_size(context, monkeypatch, quick, size):
+    seen = []
+
+    class Halves(Fake):
+        def segment(self, image, regions, seed=0):
+            seen.append((image.shape[:2], regions))
+            return super().segment(image, 2)
+
     monkeypatch.setattr(bsds500, "_has_crf", lambda: False)
-    found = bsds500._smoothed(labels, Sample(np.zeros((20, 20), np.uint8), (labels,), ""))
-    np.testing.assert_array_equal(found, labels // 5)
+    image = np.zeros((30, 50, 3), np.uint8)
+    found = bsds500._clusters_then_evolution(replace(context, quick=quick))(Halves(), Sample(image, (), ""))
+    np.testing.assert_array_equal(found, np.tile(np.arange(50) // 25, (30, 1)))
+    assert seen == [(size, 8 if quick else 20)]
+
+
+def test_bsds_labels_come_back_where_they_were():
+    labels = np.arange(12).reshape(3, 4)
+    np.testing.assert_array_equal(bsds500._stretched(labels, 6, 12), labels.repeat(2, axis=0).repeat(3, axis=1))
+    np.testing.assert_array_equal(bsds500._stretched(labels.repeat(3, axis=0).repeat(3, axis=1), 3, 4), labels)
+
+
+class Colours:
+    """A describer that keeps count of the pictures it is shown."""
+
+    image_channels, stride = 3, 0
+
+    def __init__(self):
+        self.seen = set()
+
+    def rescaled(self, resolution):
+        return self
+
+    def prepare(self, image):
+        return image
+
+    def __call__(self, image, labels):
+        self.seen.add(tuple(image.shape[2:]))
+        return image * (labels >= 0)[:, None]
+
+
+def test_bsds_clusters_and_evolves_descriptors_of_squares(context, monkeypatch):
+    monkeypatch.setattr(bsds500, "_has_crf", lambda: False)
+    monkeypatch.setattr(bsds500, "CLUSTERS", 2)
+    colours = Colours()
+    truth = np.tile((np.arange(48) >= 18).astype(np.int64), (32, 1))
+    image = np.repeat(np.where(truth == 1, 200, 40).astype(np.uint8)[..., None], 3, axis=2)
+    settings = FitSettings(start="kmeans", evolution=bsds500.EVOLUTION)
+    method = DescriptorMethod("colours", 0, lambda channels: colours, settings)
+    found = bsds500._clusters_then_evolution(replace(context, quick=False))(method, Sample(image, (truth,), ""))
+    assert colours.seen == {(256, 256)}
+    assert abs((found == truth).mean() - 0.5) == 0.5  # in one order or the other
 
 
 def test_gpb_has_the_official_figures(context, data_dir):

@@ -301,6 +301,23 @@ def test_dense_crf_removes_specks_along_the_images_edges():
     assert vanished == (5,)
 
 
+def test_dense_crf_takes_pictures_that_are_read_only():
+    pytest.importorskip("pydensecrf", reason="needs pydensecrf2")
+    truth, image, labels = noisy_halves()
+    image.flags.writeable = False
+    np.testing.assert_array_equal(dense_crf(labels, image)[0], truth)
+
+
+def test_dense_crf_has_nothing_to_decide_where_only_one_region_is_large():
+    pytest.importorskip("pydensecrf", reason="needs pydensecrf2")
+    _, image, _ = noisy_halves()
+    labels = np.full((60, 60), 4)
+    labels[:6, :10] = np.arange(60).reshape(6, 10) + 5  # single pixels
+    cleaned, vanished = dense_crf(labels, image)
+    assert (cleaned == 4).all()
+    assert vanished == tuple(range(5, 65))
+
+
 def test_dense_crf_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pydensecrf.densecrf", None)
     _, image, labels = noisy_halves()

@@ -14,8 +14,8 @@ Array = npt.NDArray[Any]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
-#: Mean-field iterations of the dense CRF.
-CRF_ITERATIONS = 10
+#: Of the dense CRF: probability that a label given is right, and mean-field iterations (pydensecrf's own example).
+CERTAINTY, CRF_ITERATIONS = 0.7, 5
 
 
 def remove_small(labels: IntArray, min_share: float = 0.02) -> tuple[IntArray, tuple[int, ...]]:
@@ -51,8 +51,9 @@ def remove_small(labels: IntArray, min_share: float = 0.02) -> tuple[IntArray, t
 def dense_crf(labels: IntArray, image: Array, min_share: float = 0.02) -> tuple[IntArray, tuple[int, ...]]:
     """Let a dense CRF [1]_ decide about connected pieces below a share of the image, and smooth the boundaries.
 
-    As in the paper's experiments with many regions, by the optional `pydensecrf2`. Pixels of small pieces may become
-    anything, the others are believed to nine tenths; pieces that are small even then go the way of `remove_small`.
+    As in the paper's experiments with many regions, by the optional `pydensecrf2`, with all settings of that library's
+    example [2]_. Pixels of small pieces are unknown: they may become any region that has a large piece. The others may
+    change as well. Pieces that are small even then go the way of `remove_small`.
 
     Parameters
     ----------
@@ -70,6 +71,7 @@ def dense_crf(labels: IntArray, image: Array, min_share: float = 0.02) -> tuple[
     ----------
     .. [1] P. Krähenbühl and V. Koltun, "Efficient inference in fully connected CRFs with Gaussian edge potentials",
        NIPS 2011.
+    .. [2] github.com/lucasb-eyer/pydensecrf, `examples/inference.py`.
     """
     try:
         from pydensecrf.densecrf import DenseCRF2D
@@ -80,16 +82,17 @@ def dense_crf(labels: IntArray, image: Array, min_share: float = 0.02) -> tuple[
         raise ValueError("labels must not be negative for dense_crf, whose pixels are all in some region")
     if image.dtype != np.uint8 or image.shape != (*labels.shape, 3):
         raise ValueError(f"image must be uint8 of shape {(*labels.shape, 3)}, got {image.dtype} of {image.shape}")
-    former, numbers = np.unique(labels, return_inverse=True)
-    if len(former) == 1:
-        return labels.copy(), ()
+    unknown = _small(labels, min_share)
+    known = np.unique(labels[~unknown])
+    if len(known) < 2:
+        return remove_small(labels, min_share)
     height, width = labels.shape
-    field = DenseCRF2D(width, height, len(former))
-    field.setUnaryEnergy(_unary(numbers.reshape(-1), _small(labels, min_share).reshape(-1), len(former)))
-    # Widths and weights of the authors' own example: a smoothness and an appearance kernel.
+    field = DenseCRF2D(width, height, len(known))
+    field.setUnaryEnergy(_unary(np.searchsorted(known, labels[~unknown]), unknown.reshape(-1), len(known)))
     field.addPairwiseGaussian(sxy=3, compat=3)
-    field.addPairwiseBilateral(sxy=80, srgb=13, rgbim=np.ascontiguousarray(image), compat=10)
-    decided = former[np.argmax(field.inference(CRF_ITERATIONS), axis=0)].reshape(labels.shape)
+    # A copy, because the library refuses arrays that are read-only, as pictures from files are.
+    field.addPairwiseBilateral(sxy=80, srgb=13, rgbim=image.copy(order="C"), compat=10)
+    decided = known[np.argmax(field.inference(CRF_ITERATIONS), axis=0)].reshape(labels.shape)
     cleaned = remove_small(decided, min_share)[0]
     return cleaned, _vanished(labels, cleaned)
 
@@ -180,9 +183,9 @@ def _root(owner: list[int], piece: int) -> int:
     return piece
 
 
-def _unary(numbers: IntArray, unsure: BoolArray, count: int) -> npt.NDArray[np.float32]:
-    """Return −log probabilities, (count, P): 0.9 for a pixel's own number, all alike where unsure."""
-    probability = np.full((count, len(numbers)), 0.1 / (count - 1), dtype=np.float32)
-    probability[numbers, np.arange(len(numbers))] = 0.9
-    probability[:, unsure] = 1.0 / count
+def _unary(numbers: IntArray, unknown: BoolArray, count: int) -> npt.NDArray[np.float32]:
+    """Return −log probabilities, (count, P): `CERTAINTY` for a known pixel's number, all alike where unknown."""
+    probability = np.full((count, len(unknown)), (1 - CERTAINTY) / (count - 1), dtype=np.float32)
+    probability[numbers, np.flatnonzero(~unknown)] = CERTAINTY
+    probability[:, unknown] = 1.0 / count
     return -np.log(probability)
