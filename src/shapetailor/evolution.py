@@ -51,6 +51,12 @@ class EvolutionConfig:
         `reach`: a region knows no descriptors further out.
     tailored : bool
         Update the descriptors as the regions move. False keeps those of the whole image, for comparison.
+    locality : float
+        How far the means a_i look from each pixel, as a share of the picture's longer side: `means.local_means`.
+        Infinite is the paper's, one mean for a region.
+    rim : int
+        How much along a region's boundary the means a_i leave out, since it may not belong to the region; in the unit
+        of `reach`, and less than it. The paper's is 0.
     gradient : {"paper", "exact"}
         The paper's gradient takes the descriptors as given; the exact one adds how they change when the
         boundary's edges open and close, and needs descriptors that take `Edges`.
@@ -61,6 +67,8 @@ class EvolutionConfig:
     reach: int = 2
     move: float = 1.0
     tailored: bool = True
+    locality: float = inf
+    rim: int = 0
     gradient: Gradient = "paper"
 
     def __post_init__(self) -> None:
@@ -72,8 +80,16 @@ class EvolutionConfig:
             raise ValueError(f"reach must be a whole number from 1 on, got {self.reach}")
         if not 0 < self.move < self.reach:
             raise ValueError(f"move must be more than 0 and less than reach, {self.reach}; got {self.move}")
+        if not self.locality > 0:
+            raise ValueError(f"locality must be positive, got {self.locality}")
         if self.gradient not in get_args(Gradient):
             raise ValueError(f"gradient must be one of {get_args(Gradient)}, got {self.gradient!r}")
+        if not (isinstance(self.rim, int) and 0 <= self.rim < self.reach):
+            raise ValueError(f"rim must be an integer, not negative and less than reach, {self.reach}; got {self.rim}")
+        if self.gradient == "exact" and (self.locality < inf or self.rim):
+            raise ValueError(
+                "the exact gradient is for one mean a region: it wants an infinite locality and a rim of 0"
+            )
 
 
 @dataclass
@@ -132,7 +148,8 @@ def evolve(
     if fixed is not None:
         labels = np.where(fixed >= 0, fixed, labels)
     unit = max(1, align)
-    tailor = Tailor(image, descriptors, config.reach * unit, align, config.tailored)
+    sigma = config.locality * max(labels.shape)
+    tailor = Tailor(image, descriptors, config.reach * unit, align, config.tailored, sigma, config.rim * unit)
     regions = tailor.start(labels)
     present = set(regions)
     costs = np.concatenate([region.own for region in regions.values()]) if regions else np.zeros(1)

@@ -10,6 +10,9 @@ from scipy import ndimage
 
 from .regions import BoolArray, Box, FloatArray, IntArray, signed_distance
 
+#: A core has at least this share of its region.
+LEAST_CORE = 0.1
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -18,14 +21,15 @@ class Shape:
     Attributes
     ----------
     box : (slice, slice)
-    mask, dilated, band : ndarray, (h, w), bool
-        R_i, D(R_i), and the pixels of D(R_i) where φ_i has a slope.
+    mask, core, dilated, band : ndarray, (h, w), bool
+        R_i, R_i without its rim, D(R_i), and the pixels of D(R_i) where φ_i has a slope.
     phi, slope, curvature : ndarray, (n,)
         φ_i, |∇φ_i| and κ = div(∇φ_i/|∇φ_i|) in the band.
     """
 
     box: Box
     mask: BoolArray
+    core: BoolArray
     dilated: BoolArray
     band: BoolArray
     phi: NDArray[np.float32]
@@ -33,11 +37,11 @@ class Shape:
     curvature: FloatArray
 
 
-def shape_of(labels: IntArray, number: int, box: Box, reach: int) -> Shape:
+def shape_of(labels: IntArray, number: int, box: Box, reach: int, rim: int = 0) -> Shape:
     """Describe a region's shape; D(R_i) (Alg. 2, step 4) must lie in the box.
 
     φ is 1/2 on the boundary, 1 and 0 from `reach` pixels inside and outside on. D(R_i) has no pixel with a negative
-    label.
+    label. A region of which little is left without its rim of `rim` pixels, fewer than `reach`, is its own core.
     """
     outer, inner = widened(box, 3, labels.shape), _place(box, 3)  # derivatives look 2 pixels further
     mask = labels[outer] == number
@@ -47,7 +51,10 @@ def shape_of(labels: IntArray, number: int, box: Box, reach: int) -> Shape:
     band = np.zeros_like(mask)
     band[inner] = (dilated & (distance < reach + 1))[inner]
     slope, curvature = _slope_and_curvature(phi, band)
-    return Shape(box, mask[inner], dilated[inner], band[inner], phi[band], slope, curvature)
+    core = distance > rim
+    if core.sum() < LEAST_CORE * mask.sum():
+        core = mask
+    return Shape(box, mask[inner], core[inner], dilated[inner], band[inner], phi[band], slope, curvature)
 
 
 def boxes_of(labels: IntArray) -> dict[int, Box]:

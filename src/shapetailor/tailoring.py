@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import avg_pool2d
 
+from .means import cell_side, local_means
 from .packing import Layout, group
 from .regions import Box
 from .shapes import Shape, boxes_of, shape_of, widened
@@ -75,10 +78,24 @@ class Tailor:
         Side of the blocks of pixels that descriptors work on; 0: they want whole images.
     tailored : bool
         False: descriptors of the whole image, computed once.
+    sigma : float
+        How far a_i looks from each pixel, in pixels (`means.local_means`).
+    rim : int
+        Pixels along a region's boundary that a_i leaves out.
     """
 
-    def __init__(self, image: Tensor, descriptors: Descriptors, reach: int, align: int, tailored: bool = True) -> None:
+    def __init__(
+        self,
+        image: Tensor,
+        descriptors: Descriptors,
+        reach: int,
+        align: int,
+        tailored: bool = True,
+        sigma: float = inf,
+        rim: int = 0,
+    ) -> None:
         self.image, self.descriptors, self.reach, self.align = image, descriptors, reach, align
+        self.sigma, self.rim = sigma, rim
         self._compact = getattr(descriptors, "compact", None) if align > 1 else None
         self._canvas = image.new_empty((1, image.shape[1], 0, 0))
         self._varying = [c for c, plane in enumerate(image[0]) if not bool((plane == plane[0, 0]).all())]
@@ -101,9 +118,9 @@ class Tailor:
         shared = {i for i, box in wide.items() if self.whole is None and self.align and _area(box) <= CANVAS}
         found = {}
         for i in wide.keys() - shared:
-            shape = shape_of(labels, i, wide[i], self.reach)
+            shape = shape_of(labels, i, wide[i], self.reach, self.rim)
             found[i] = self._region(shape, self._cost_alone(shape))
-        shapes = {i: shape_of(labels, i, wide[i], self.reach) for i in wide if i in shared}
+        shapes = {i: shape_of(labels, i, wide[i], self.reach, self.rim) for i in wide if i in shared}
         numbers = list(shapes)
         for members, layout in group([shapes[i].dilated for i in numbers], OVERHEAD, CANVAS, max(1, self.align)):
             together = [shapes[numbers[k]] for k in members]
@@ -114,11 +131,11 @@ class Tailor:
     def _cost_alone(self, shape: Shape) -> NDArray[np.float32]:
         """Steps 5 and 7, F_{R_i} in D(R_i), a_i and G_i, for one region: in its box."""
         if self.whole is not None:
-            return _cost(self.whole[(slice(None), *shape.box)], shape.mask)
+            return self._cost(self.whole[(slice(None), *shape.box)], shape.core)
         if not self.align:
             labels = np.full(self.image.shape[2:], -1)
             labels[shape.box][shape.dilated] = 0
-            return _cost(self._compute(self.image, labels)[(slice(None), *shape.box)], shape.mask)
+            return self._cost(self._compute(self.image, labels)[(slice(None), *shape.box)], shape.core)
         labels = np.where(shape.dilated, 0, -1)
         place = (slice(0, labels.shape[0]), slice(0, labels.shape[1]))
         return self._costs_on(self.image[(..., *shape.box)], labels, [shape], [place])[0]
@@ -153,14 +170,46 @@ class Tailor:
         pairs = list(zip(places, shapes, strict=True))
         if self._compact is None:
             found = self._compute(canvas, labels)
-            return [_cost(found[(slice(None), *place)], shape.mask) for place, shape in pairs]
-        own = np.zeros(labels.shape, bool)
-        for place, shape in pairs:
-            own[place] |= shape.mask
+            return [self._cost(found[(slice(None), *place)], shape.core) for place, shape in pairs]
         with torch.no_grad():
             rows, row_of_pixel = self._compact(canvas, self._tensor(labels)[None])
-        cost = _compact_cost(rows, row_of_pixel[0], self._tensor(labels), self._tensor(own))
-        return [cost[place] for place in places]
+        return [self._compact_cost(rows, row_of_pixel[(0, *place)], shape) for place, shape in pairs]
+
+    def _cost(self, features: Tensor, mask: Mask) -> NDArray[np.float32]:
+        """‖F − a‖² of (D, H, W) with a the means over the mask; in strips of rows, so that temporaries are small."""
+        inside = self._tensor(mask).to(features.dtype)
+        side = cell_side(max(mask.shape), max(1, self.align))
+        rows = max(1, CHUNK // (mask.shape[1] * side)) * side
+        strips = [slice(first, first + rows) for first in range(0, mask.shape[0], rows)]
+        total = torch.cat([_pooled(features[:, strip] * inside[strip], side) for strip in strips], dim=1)
+        means = local_means(total, _pooled(inside[None], side), self.sigma / side).to(features.dtype)
+        cost = [
+            (features[:, strip] - _spread(means[:, strip.start // side :], side, features[:, strip]))
+            .square_()
+            .sum(dim=0)
+            for strip in strips
+        ]
+        found: NDArray[np.float32] = torch.cat(cost).float().cpu().numpy()
+        return found
+
+    def _compact_cost(self, rows: Tensor, row_of_pixel: Tensor, shape: Shape) -> NDArray[np.float32]:
+        """The same in D(R_i), (h, w), from descriptors (n, D) that pixels of the region share; 0 elsewhere."""
+        side = cell_side(max(shape.mask.shape), self.align)
+        height, width = (-(-each // side) for each in shape.mask.shape)
+        dilated, own = self._tensor(shape.dilated), self._tensor(shape.core)
+        y, x = dilated.nonzero(as_tuple=True)
+        members = row_of_pixel[dilated]
+        cell = members.new_zeros(len(rows)).index_copy(0, members, y // side * width + x // side)
+        used = members.new_zeros(len(rows)).index_fill(0, members, 1).nonzero().squeeze(1)
+        pixels = torch.bincount(row_of_pixel[own], minlength=len(rows))[used].double()[:, None]
+        sums = pixels.new_zeros(height * width, rows.shape[1] + 1)
+        sums.index_add_(0, cell[used], torch.cat([rows[used] * pixels, pixels], dim=1))
+        total = sums.T.reshape(-1, height, width)
+        means = local_means(total[:-1], total[-1:], self.sigma / side).flatten(1).T
+        cost = rows.new_zeros(len(rows))
+        cost[used] = (rows[used] - means[cell[used]].to(rows.dtype)).square_().sum(dim=1)
+        found: NDArray[np.float32] = torch.where(dilated, cost[row_of_pixel], 0).float().cpu().numpy()
+        return found
 
     def _compute(self, image: Tensor, labels: Labels) -> Tensor:
         with torch.no_grad():
@@ -180,30 +229,12 @@ def _area(box: Box) -> int:
     return int((rows.stop - rows.start) * (columns.stop - columns.start))
 
 
-def _cost(features: Tensor, mask: Mask) -> NDArray[np.float32]:
-    """‖F − a‖² of (D, H, W) with a the mean over the mask; in strips of rows, so that temporaries are small."""
-    inside = torch.from_numpy(mask).to(features.device, features.dtype)
-    rows = max(1, CHUNK // mask.shape[1])
-    strips = [slice(first, first + rows) for first in range(0, mask.shape[0], rows)]
-    total = features.new_zeros(len(features), dtype=torch.float64)
-    for strip in strips:
-        total += (features[:, strip].flatten(1) @ inside[strip].flatten()).double()
-    mean = (total / int(mask.sum())).to(features.dtype)[:, None, None]
-    cost: NDArray[np.float32] = (
-        torch.cat([(features[:, strip] - mean).square_().sum(dim=0) for strip in strips]).float().cpu().numpy()
-    )
-    return cost
+def _pooled(values: Tensor, side: int) -> Tensor:
+    """Sum (C, H, W) over cells, in double precision."""
+    return avg_pool2d(values.double(), side, ceil_mode=True, divisor_override=1)
 
 
-def _compact_cost(rows: Tensor, row_of_pixel: Tensor, labels: Tensor, own: Tensor) -> NDArray[np.float32]:
-    """The same for all regions of a canvas, (h, w), from descriptors (n, D) that pixels of one region share."""
-    owner = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
-    inside = labels >= 0
-    owner[row_of_pixel[inside]] = labels[inside]
-    pixels = torch.bincount(row_of_pixel[own], minlength=len(rows)).double()
-    count = int(labels.max()) + 1
-    area = torch.bincount(labels[own], minlength=count)
-    total = rows.new_zeros(count, rows.shape[1], dtype=torch.float64).index_add(0, owner, rows * pixels[:, None])
-    mean = (total / area[:, None]).to(rows.dtype)
-    cost: NDArray[np.float32] = (rows - mean[owner]).square_().sum(dim=1).float()[row_of_pixel].cpu().numpy()
-    return cost
+def _spread(means: Tensor, side: int, like: Tensor) -> Tensor:
+    """Give each pixel of `like`, (D, h, w), the value of its cell, counted from the top left one."""
+    rows, columns = (torch.arange(each, device=like.device) // side for each in like.shape[1:])
+    return means[:, rows[:, None], columns]
