@@ -160,7 +160,10 @@ def test_a_given_model_is_a_method():
     truth = disc(64)
     labels = method.segment(flat_picture(truth, [(30, 60, 40), (200, 160, 220)]), 2)
     assert covering(labels, truth) > 0.9
-    assert method.parameters == sum(each.numel() for each in load_model("texture")[0].parameters())
+    net = load_model("texture")[0]
+    total, fine = (sum(each.numel() for each in part.parameters()) for part in (net, net.fine))
+    assert method.parameters == total - fine
+    assert stdnn_method("texture", FitSettings(start="ncut")).parameters == total
 
 
 def test_what_is_not_installed_is_said(monkeypatch):

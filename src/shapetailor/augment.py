@@ -181,9 +181,14 @@ def grow(truth: Tensor, region: int, radius: int) -> Tensor:
 
 def move_boundaries(truth: Tensor, rng: np.random.Generator) -> Tensor:
     """Deform the regions by a smooth random displacement of up to a tenth of the image or so."""
-    size = truth.shape[-1]
     amplitude = rng.uniform(0.0, 0.1)  # grid_sample measures the image's side as 2
-    coarse = torch.as_tensor(rng.normal(0, amplitude, (1, 2, 5, 5)), dtype=torch.float32).to(truth.device)
+    return displaced(truth, rng.normal(0, amplitude, (1, 2, 5, 5)))
+
+
+def displaced(truth: Tensor, points: np.ndarray) -> Tensor:
+    """Deform regions (S, S) by a displacement given on a coarse grid, (1, 2, n, n); the image's side is 2."""
+    size = truth.shape[-1]
+    coarse = torch.as_tensor(points, dtype=torch.float32).to(truth.device)
     displacement = F.interpolate(coarse, size=(size, size), mode="bicubic", align_corners=True)[0]
     along = torch.linspace(-1, 1, size, device=truth.device)
     places = torch.stack(torch.meshgrid(along, along, indexing="xy")) + displacement

@@ -14,6 +14,7 @@ from ._version import __version__
 COMMANDS = {
     "segment": "split pictures into their textured regions",
     "train": "train a network on images and masks",
+    "sharpen": "teach a trained network where regions end",
     "evaluate": "measure label maps against the truth: region and boundary metrics",
     "data": "make datasets: mosaics of textures with their truth",
     "experiment": "repeat one of the paper's experiments and set it beside the paper's figures",

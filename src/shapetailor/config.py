@@ -55,6 +55,8 @@ class STDNNConfig:
         How alphas follow the resolution: by the factor (the paper), or by its square (equal physical smoothing).
     tol : float
         Relative residual of every solve.
+    fine : STDNNConfig, optional
+        A second network on smaller blocks, for where boundaries lie (`shapetailor.levels`).
     """
 
     image_channels: int = 3
@@ -72,6 +74,7 @@ class STDNNConfig:
     resolution: int = 32
     alpha_rule: Literal["factor", "square"] = "factor"
     tol: float = 1e-4
+    fine: STDNNConfig | None = None
 
     def __post_init__(self) -> None:
         for name, allowed in CHOICES.items():
@@ -94,6 +97,19 @@ class STDNNConfig:
         self._check_widths()
         if not (_is_number(self.tol) and 0 < self.tol < 1):
             raise ValueError(f"tol must be a number between 0 and 1, got {self.tol!r}")
+        if self.fine is not None:
+            self._check_fine()
+
+    def _check_fine(self) -> None:
+        if isinstance(self.fine, Mapping):
+            self._set("fine", STDNNConfig.from_dict(self.fine))
+        if not isinstance(self.fine, STDNNConfig) or self.fine.fine is not None:
+            raise TypeError(f"fine must be a network's config without a further fine one, got {self.fine!r}")
+        for name in ("image_channels", "resolution"):
+            if getattr(self.fine, name) != getattr(self, name):
+                raise ValueError(f"fine must have {name} {getattr(self, name)}, got {getattr(self.fine, name)}")
+        if self.stride % (2 * self.fine.stride):
+            raise ValueError(f"the stride must be a multiple of twice fine's, got {self.stride}, {self.fine.stride}")
 
     def _check_widths(self) -> None:
         if not isinstance(self.widths, (list, tuple)) or not 1 <= len(self.widths) <= MOST_LAYERS:
@@ -153,11 +169,13 @@ class STDNNConfig:
             scales=tuple(factor * scale for scale in self.scales),
             alpha=alphas if isinstance(self.alpha, tuple) else alphas[0],
             resolution=resolution,
+            fine=None if self.fine is None else self.fine.at_resolution(resolution),
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values: numbers, strings, lists."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        return plain | ({} if self.fine is None else {"fine": self.fine.to_dict()})
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> STDNNConfig:

@@ -42,6 +42,8 @@ class STDNN(nn.Module):
     ----------
     backend : str
         The solver, as in `shapetailor.smooth`; "dense" is the explicit inverse.
+    fine : STDNN or None
+        The second network, on smaller blocks, where `config.fine` asks for one. `forward` does not use it.
 
     Examples
     --------
@@ -74,6 +76,7 @@ class STDNN(nn.Module):
             )
             for i in range(len(config.widths))
         )
+        self.fine = None if config.fine is None else STDNN(config.fine)
 
     @property
     def image_channels(self) -> int:
@@ -223,6 +226,8 @@ class STDNN(nn.Module):
             layer.fixed = tuple(factor * alpha for alpha in layer.fixed)
             if layer.log_alphas is not None:
                 layer.log_alphas.data += log(factor)
+        if self.fine is not None:
+            other.fine = self.fine.rescaled(resolution)
         return other
 
     def _check(self, image: Tensor, labels: Tensor) -> None:

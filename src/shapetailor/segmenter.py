@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.functional import pad
 
 from . import regions as maps
 from . import starts
 from .checkpoint import load_model
 from .cleaning import remove_small
 from .evolution import Callback, EvolutionConfig, evolve
+from .levels import TwoLevels, averaged
 from .pictures import as_picture
 from .poses import Frame, frame_of
 from .segmentation import Segmentation
@@ -26,6 +26,10 @@ Start = Literal["best", "ncut", "kmeans", "boxes"]
 
 #: Larger pictures have blocks small enough, and are not described in several positions of the grid of blocks.
 FINE_PIXELS = 2**20
+#: How regions move where a second network says where boundaries lie (`levels`): by up to 8 pixels at once.
+SHARP = EvolutionConfig(iterations=2, reach=5, move=4.0, locality=0.1875, rim=2)
+#: The same from regions that may be far from right, where means of the whole region pull boundaries over a distance.
+FAR = EvolutionConfig(iterations=40, reach=5, move=4.0)
 #: Most regions that `regions="auto"` looks for.
 MOST_REGIONS = 8
 #: Pixels to work on, at most, unless more are asked for. The shipped model takes about 3.5 GB for so many.
@@ -92,6 +96,16 @@ class Segmenter:
         """Load a shipped model by its name ("texture"), or a model file."""
         return cls(load_model(name_or_path)[0], device, max_pixels)
 
+    @property
+    def evolution(self) -> EvolutionConfig:
+        """How regions move unless `segment` is told otherwise: as fits the model, on pictures of up to 1024²."""
+        return EvolutionConfig() if getattr(self.net, "fine", None) is None else SHARP
+
+    @property
+    def evolution_from_afar(self) -> EvolutionConfig:
+        """The same from an `init`, or from boxes: these may be far from right."""
+        return EvolutionConfig() if getattr(self.net, "fine", None) is None else FAR
+
     def segment(
         self,
         image: Any,
@@ -123,7 +137,7 @@ class Segmenter:
             Where to start from otherwise: a normalised cut or k-means of whole-image descriptors, whichever of these
             two has the lower energy, or the paper's boxes.
         evolution : EvolutionConfig, optional
-            How the regions move.
+            How the regions move; ``dataclasses.replace(segmenter.evolution, ...)`` changes the model's own way.
         min_share : float
             Connected pieces below this share of the picture are given to their neighbours at the end.
         seed : int
@@ -152,18 +166,28 @@ class Segmenter:
         net = self.net.rescaled(max(values.shape[1:]))
         with torch.no_grad():
             prepared = net.prepare(torch.from_numpy(values)[None].to(self.device))
-        config = evolution or EvolutionConfig()
-        snap = net.stride > 1 and config.iterations > 0 and values[0].size <= FINE_PIXELS
-        whole = self._whole(net, prepared, fine=snap) if given is None or snap else None
+        small = values[0].size <= FINE_PIXELS
+        fine = getattr(net, "fine", None) if small else None
+        far = given is not None or start == "boxes"
+        usual = EvolutionConfig() if fine is None else self.evolution_from_afar if far else self.evolution
+        config = evolution or usual
+        several = net.stride > 1 and config.iterations > 0 and small
+        whole = self._whole(net, prepared, fine=several) if given is None or several else None
         if given is None:
             assert whole is not None
             given, count = _start(whole, count, fixed, start, np.random.default_rng(seed))
-        if not snap:
-            whole = None  # descriptors of all pixels are the largest thing there is
         watch = None if callback is None else _unframed(callback, frame)
-        run = evolve(prepared, given, net, config, fixed=fixed, align=net.stride, callback=watch)
-        labels = run.labels if whole is None else starts.snap(whole, run.labels, config.reach * net.stride)
-        labels = _finish(labels, fixed, net.stride, min_share)
+        if fine is not None and whole is not None and several:
+            levels = TwoLevels(fine, len(whole))
+            joined = levels.prepare(torch.from_numpy(values)[None].to(self.device), torch.from_numpy(whole))
+            run = evolve(joined, given, levels, config, fixed=fixed, align=fine.stride, callback=watch)
+            labels = _finish(run.labels, fixed, fine.stride, min_share)
+        else:
+            if not several:
+                whole = None  # descriptors of all pixels are the largest thing there is
+            run = evolve(prepared, given, net, config, fixed=fixed, align=net.stride, callback=watch)
+            labels = run.labels if whole is None else starts.snap(whole, run.labels, config.reach * net.stride)
+            labels = _finish(labels, fixed, net.stride, min_share)
         full = picture.restore_labels(frame.undo(labels))
         if marks is not None:
             full = np.where(marks >= 0, marks, full)
@@ -180,23 +204,14 @@ class Segmenter:
         )
 
     def _whole(self, net: Describer, prepared: Tensor, fine: bool) -> NDArray[np.float32]:
-        """Descriptors (D, H, W) of the whole picture as one region.
+        """Descriptors (D, H, W) of the whole picture as one region; with `fine`, in four positions of the blocks."""
 
-        With `fine`, the mean over four positions of the grid of blocks, half a block apart, as long as the four are on
-        average: boundaries come to lie within half a block instead of a whole one.
-        """
-        half = net.stride // 2
-        total = self._describe(net, prepared, np.zeros(prepared.shape[2:], np.int64))
-        if not fine:
-            return total
-        length = np.linalg.norm(total, axis=0)
-        for down, right in ((half, 0), (0, half), (half, half)):
-            moved = pad(prepared, (right, 0, down, 0), "replicate")
-            found = self._describe(net, moved, np.zeros(moved.shape[2:], np.int64))[:, down:, right:]
-            total += found
-            length += np.linalg.norm(found, axis=0)
-        total *= length / 4 / np.maximum(np.linalg.norm(total, axis=0), 1e-12)
-        return total
+        def describe(picture: Tensor) -> Tensor:
+            return torch.from_numpy(self._describe(net, picture, np.zeros(picture.shape[2:], np.int64)))[None]
+
+        found = averaged(describe, prepared, net.stride) if fine else describe(prepared)
+        whole: NDArray[np.float32] = found[0].numpy()
+        return whole
 
     def _describe(self, net: Describer, prepared: Tensor, labels: Labels) -> NDArray[np.float32]:
         """Descriptors (D, H, W) of all pixels."""

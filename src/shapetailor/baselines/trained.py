@@ -20,6 +20,7 @@ from pathlib import Path
 from ..checkpoint import load_model
 from ..datasets import Sample
 from ..network import STDNN, STDNNConfig
+from ..sharpening import SharpenConfig, sharpen
 from ..training import TrainConfig, recipe, train
 from .method import DescriptorMethod, FitSettings, Method, Recipe, count_parameters
 
@@ -29,12 +30,25 @@ QUICK_SIZE = 64
 
 
 def stdnn_method(name_or_path: str | os.PathLike[str], settings: FitSettings) -> Method:
-    """Return the ST-DNN of a shipped model's name, or of a model file."""
-    return _method("ST-DNN", load_model(name_or_path)[0], settings)
+    """Return the ST-DNN of a shipped model's name, or of a model file.
+
+    With the common k-means start it is its first network alone, under the evolution that all descriptors have.
+    """
+    net = load_model(name_or_path)[0]
+    if settings.start == "kmeans":
+        net.fine = None
+    return _method("ST-DNN", net, settings)
 
 
 def _fit_stdnn(samples: Sequence[Sample], folder: Path, settings: FitSettings) -> Method:
-    return _method("ST-DNN", _trained(samples, folder / "stdnn.safetensors", recipe("texture"), settings), settings)
+    first = folder / "stdnn.safetensors"
+    _trained(samples, first, recipe("texture"), settings)
+    config = SharpenConfig(seed=settings.seed)
+    if settings.quick:
+        config = replace(config, size=QUICK_SIZE, steps=4, batch=4, samples=16)
+    sharper = folder / "sharper.safetensors"
+    sharpen(first, list(samples), sharper, config, resume=True, device=settings.device, progress=settings.progress)
+    return stdnn_method(sharper, settings)
 
 
 def _fit_siamese(samples: Sequence[Sample], folder: Path, settings: FitSettings) -> Method:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -147,8 +148,6 @@ def _segment_all(images: list[Path], args: argparse.Namespace) -> list[str]:
 
 
 def _segment_one(segmenter: Segmenter, path: Path, args: argparse.Namespace) -> None:
-    from ..evolution import EvolutionConfig
-
     image = read_image(path)
     options: dict[str, Any] = {"seed": args.seed, "regions": args.regions}
     if args.init is not None:
@@ -158,7 +157,8 @@ def _segment_one(segmenter: Segmenter, path: Path, args: argparse.Namespace) -> 
     if args.regions is None and args.init is None and args.scribbles is None:
         options["regions"] = 2
     if args.iterations is not None:
-        options["evolution"] = EvolutionConfig(iterations=args.iterations)
+        usual = segmenter.evolution if args.init is None else segmenter.evolution_from_afar
+        options["evolution"] = replace(usual, iterations=args.iterations)
     recorder = Recorder(image) if args.animate else None
     result = segmenter.segment(image, callback=recorder, **options)
     if result.vanished:

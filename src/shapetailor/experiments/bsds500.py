@@ -129,7 +129,8 @@ def _clusters_then_evolution(context: Context) -> Segment:
                 image, count, start=settings.start, evolution=still, min_share=0.0, seed=context.seed
             )
             init = _smoothed(start.labels, image)
-            found = segmenter.segment(image, init=init, evolution=settings.evolution, seed=context.seed).labels
+            config = settings.evolution or segmenter.evolution
+            found = segmenter.segment(image, init=init, evolution=config, seed=context.seed).labels
         return _stretched(found, *sample.image.shape[:2])
 
     return segment

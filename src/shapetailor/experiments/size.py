@@ -28,11 +28,10 @@ def run(context: Context) -> Results:
     quick = replace(context, quick=True)
     few = generated(quick).train
     for entry in entries(context, results):
-        if entry.start == "kmeans":
-            method = fit(quick, entry, "counted", few)
-            images = len(split.train) if entry.recipe.learns else 0
-            values: dict[str, float] = {"parameters": method.parameters, "training images": images}
-            results.rows.append(Row(method.title, values, "measured", "", BESIDE.get(entry.recipe.name, "")))
+        method = fit(quick, entry, "counted", few)
+        images = len(split.train) if entry.recipe.learns else 0
+        values: dict[str, float] = {"parameters": method.parameters, "training images": images}
+        results.rows.append(Row(entry.title(method), values, "measured", "", BESIDE.get(entry.recipe.name, "")))
     results.cite(PAPER, COLUMNS)
     results.notes += [
         "Parameters count biases; the paper's 8,900 are weights without biases. Training images are counted before "

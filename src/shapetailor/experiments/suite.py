@@ -52,13 +52,14 @@ class Entry:
         """What its row is called: ST-DNN takes part with two starts."""
         if self.recipe.name != "stdnn":
             return method.title
-        return f"{method.title}, {'common k-means' if self.start == 'kmeans' else 'its own'} start"
+        return f"{method.title}, {'common start and evolution' if self.start == 'kmeans' else 'as shipped'}"
 
 
 def entries(context: Context, results: Results, without: Sequence[str] = ()) -> list[Entry]:
     """Return the methods that take part; the notes of `results` say which of them cannot run here, and why.
 
-    ST-DNN comes twice: as it is shipped, which starts from a normalised cut, and with the k-means start of all others.
+    ST-DNN comes twice: as it is shipped, which starts from a normalised cut and has a second network for boundaries,
+    and its first network with the k-means start and the evolution of all others.
     """
     names = context.methods or tuple(name for name in RECIPES if name not in without)
     if context.quick and context.methods is None:
@@ -92,7 +93,7 @@ def fit(
         device=context.device,
         weights=context.weights,
         start=entry.start,
-        evolution=evolution,
+        evolution=None if entry.start == "ncut" else evolution,  # as it is shipped
         progress=context.progress,
     )
     if context.model and entry.recipe.name == "stdnn":

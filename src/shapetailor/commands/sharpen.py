@@ -1,0 +1,45 @@
+"""`shapetailor sharpen`: a trained model in, one that places boundaries better out."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from ..sharpening import SharpenConfig, sharpen
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("model", metavar="MODEL", help="a model's name or file")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        nargs="+",
+        required=True,
+        metavar="DIR",
+        help="folders that hold images/ and masks/, files of equal names; best those the model was trained on",
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="NEW.safetensors", help="the model to write")
+    parser.add_argument("--most", type=int, metavar="N", help="take at most so many images of each folder")
+    parser.add_argument("--steps", type=int, metavar="N", help=f"optimiser steps (default: {SharpenConfig.steps})")
+    parser.add_argument(
+        "--samples", type=int, metavar="N", help=f"samples to draw from (default: {SharpenConfig.samples})"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of all randomness (default: 0)")
+    parser.add_argument("--ignore", type=int, metavar="V", help="mask value of pixels that belong to no region")
+    parser.add_argument("--resume", action="store_true", help="go on with a run that was stopped, if there is one")
+    parser.add_argument("--device", metavar="D", help="cpu or cuda (default: a GPU if there is one)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train the second network; return 0."""
+    given = {name: getattr(args, name) for name in ("most", "steps", "samples", "seed")}
+    config = SharpenConfig(**{name: value for name, value in given.items() if value is not None})
+    try:
+        sharpen(args.model, args.data, args.out, config, ignore=args.ignore, resume=args.resume, device=args.device)
+    except KeyboardInterrupt:
+        print("\nstopped; the same command with --resume goes on", file=sys.stderr)
+        return 130
+    print(f"{args.out}: {args.model} with a second network for boundaries; log beside it")
+    return 0
