@@ -197,9 +197,11 @@ class Tailor:
         side = cell_side(max(shape.mask.shape), self.align)
         height, width = (-(-each // side) for each in shape.mask.shape)
         dilated, own = self._tensor(shape.dilated), self._tensor(shape.core)
-        y, x = dilated.nonzero(as_tuple=True)
         members = row_of_pixel[dilated]
-        cell = members.new_zeros(len(rows)).index_copy(0, members, y // side * width + x // side)
+        cell = members.new_zeros(len(rows))
+        if self.sigma < inf:  # else all cells count as one
+            y, x = dilated.nonzero(as_tuple=True)
+            cell.index_copy_(0, members, y // side * width + x // side)
         used = members.new_zeros(len(rows)).index_fill(0, members, 1).nonzero().squeeze(1)
         pixels = torch.bincount(row_of_pixel[own], minlength=len(rows))[used].double()[:, None]
         sums = pixels.new_zeros(height * width, rows.shape[1] + 1)
