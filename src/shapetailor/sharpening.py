@@ -32,7 +32,7 @@ from .network import STDNN, STDNNConfig
 from .pairs import PairMaker, Pairs, deviation
 from .resume import State, load_state, probe, require_same_run, save_state, state_path
 from .segmenter import SHARP
-from .training import learning_rate, recipe
+from .training import check_settings, learning_rate, recipe
 
 #: Temperature of the choice between two regions, as in `loss.assignment_loss`.
 TEMPERATURE = 0.2
@@ -96,13 +96,7 @@ class SharpenConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("size", "steps", "batch", "samples", "save_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.seed < 0:
-            raise ValueError(f"seed must not be negative, got {self.seed}")
-        if not 0 < self.validation_share < 1:
-            raise ValueError(f"validation_share must be between 0 and 1, got {self.validation_share}")
+        check_settings(asdict(self), "size", "steps", "batch", "samples", "save_every")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as JSON's types."""

@@ -31,6 +31,17 @@ from .validation import clustered_covering
 WARM_UP = 20  # steps
 
 
+def check_settings(settings: dict[str, Any], *counts: str) -> None:
+    """Raise a ValueError unless a training's settings make sense; `counts` names those that are at least 1."""
+    for name in counts:
+        if settings[name] < 1:
+            raise ValueError(f"{name} must be at least 1, got {settings[name]}")
+    if settings["seed"] < 0:
+        raise ValueError(f"seed must not be negative, got {settings['seed']}")
+    if not 0 < settings["validation_share"] < 1:
+        raise ValueError(f"validation_share must be between 0 and 1, got {settings['validation_share']}")
+
+
 @dataclass(frozen=True)
 class TrainConfig:
     """All that a training depends on besides its data; kept in the model's file.
@@ -75,13 +86,7 @@ class TrainConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("size", "steps", "batch", "samples", "validate_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.seed < 0:
-            raise ValueError(f"seed must not be negative, got {self.seed}")
-        if not 0 < self.validation_share < 1:
-            raise ValueError(f"validation_share must be between 0 and 1, got {self.validation_share}")
+        check_settings(asdict(self), "size", "steps", "batch", "samples", "validate_every")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as JSON's types."""
