@@ -88,6 +88,16 @@ def load_state(path: Path, net: Module, optimizer: Optimizer, run: Mapping[str, 
     return State(best_weights=parts["best"], **header["progress"])
 
 
+def starting_state(out: Path, net: Module, optimizer: Optimizer, run: Mapping[str, Any], resume: bool) -> State:
+    """Return the state that a stopped training of `out` has left, or that of a new one."""
+    path = state_path(out)
+    if not path.exists():
+        return State()
+    if not resume:
+        raise ValueError(f"{path} is left from a run that was stopped: resume it, or remove the file to begin anew")
+    return load_state(path, net, optimizer, run)
+
+
 def require_same_run(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raise a ValueError that names what differs between a run on the disk and the one asked for."""
     old, new = dict(_leaves(before)), dict(_leaves(json.loads(json.dumps(now))))  # tuples become lists, as on disk

@@ -30,7 +30,7 @@ from .images import atomic
 from .monitor import counter
 from .network import STDNN, STDNNConfig
 from .pairs import PairMaker, Pairs, deviation
-from .resume import State, load_state, probe, require_same_run, save_state, state_path
+from .resume import probe, require_same_run, save_state, starting_state, state_path
 from .segmenter import SHARP
 from .training import check_settings, learning_rate, recipe
 
@@ -187,7 +187,7 @@ def _run(
         Batches(held_out, config.seed, mosaics=False, perturb=False), min(HELD_OUT, config.samples), config.seed + 1
     )
     fine.set_statistics(*_statistics(pairs))
-    state = _starting_state(out, fine, optimizer, run, resume)
+    state = starting_state(out, fine, optimizer, run, resume)
     half = config.steps // 2
     if state.step > half:
         pairs = _moved(maker, pairs, _copy(fine, state.best_weights))
@@ -217,15 +217,6 @@ def _statistics(pairs: Pairs) -> tuple[Tensor, Tensor]:
     few = pairs.take(torch.arange(min(200, len(pairs.names)), device=pairs.names.device))
     values = few.channels.movedim(2, 0)[:, few.inside >= 0].double()
     return values.mean(dim=1), values.std(dim=1)
-
-
-def _starting_state(out: Path, fine: STDNN, optimizer: Optimizer, run: dict[str, Any], resume: bool) -> State:
-    path = state_path(out)
-    if not path.exists():
-        return State(best=0.0)
-    if not resume:
-        raise ValueError(f"{path} is left from a run that was stopped: resume it, or remove the file to begin anew")
-    return load_state(path, fine, optimizer, run)
 
 
 def _copy(fine: STDNN, weights: dict[str, Tensor]) -> STDNN:

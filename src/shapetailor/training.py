@@ -25,7 +25,7 @@ from .loss import region_loss, separation_loss
 from .monitor import Monitor, counter, draw_curves
 from .network import STDNN, STDNNConfig
 from .processes import Processes, joined
-from .resume import State, load_state, probe, require_same_run, save_state, state_path
+from .resume import probe, require_same_run, save_state, starting_state, state_path
 from .validation import clustered_covering
 
 WARM_UP = 20  # steps
@@ -195,7 +195,7 @@ def _run(
     optimizer = torch.optim.AdamW(net.parameters(), config.learning_rate, weight_decay=config.weight_decay)
     if first:
         probe(out, net)
-    state = _starting_state(out, net, optimizer, run, resume)
+    state = starting_state(out, net, optimizer, run, resume)
     processes.wait()  # no state is written before all have read the last one
     held_out = validation_blocks(net, validation, config, processes)
     bank = _bank(net, training, config, progress)
@@ -220,15 +220,6 @@ def _run(
             print(note, file=sys.stderr)
         state_path(out).unlink()
     return net.eval()
-
-
-def _starting_state(out: Path, net: STDNN, optimizer: Optimizer, run: dict[str, Any], resume: bool) -> State:
-    path = state_path(out)
-    if not path.exists():
-        return State()
-    if not resume:
-        raise ValueError(f"{path} is left from a run that was stopped: resume it, or remove the file to begin anew")
-    return load_state(path, net, optimizer, run)
 
 
 def initial_network(config: TrainConfig, training: Corpus) -> STDNN:
