@@ -17,8 +17,10 @@ from typing import Literal, get_args
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from .likeness import follow
 from .motion import advance, settle
 from .poisson import Edges, edges_of
 from .regions import boundary_length
@@ -57,6 +59,9 @@ class EvolutionConfig:
     rim : int
         How much along a region's boundary the means a_i leave out, since it may not belong to the region; in the unit
         of `reach`, and less than it. The paper's is 0.
+    likeness : float
+        When the regions have come to rest, pixels within reach of several go with those around them that look like
+        them, which weigh this much (`likeness.follow`, if `evolve` is told what is seen); 0: by their costs alone.
     gradient : {"paper", "exact"}
         The paper's gradient takes the descriptors as given; the exact one adds how they change when the
         boundary's edges open and close, and needs descriptors that take `Edges`.
@@ -69,6 +74,7 @@ class EvolutionConfig:
     tailored: bool = True
     locality: float = inf
     rim: int = 0
+    likeness: float = 0.0
     gradient: Gradient = "paper"
 
     def __post_init__(self) -> None:
@@ -86,6 +92,8 @@ class EvolutionConfig:
             raise ValueError(f"gradient must be one of {get_args(Gradient)}, got {self.gradient!r}")
         if not (isinstance(self.rim, int) and 0 <= self.rim < self.reach):
             raise ValueError(f"rim must be an integer, not negative and less than reach, {self.reach}; got {self.rim}")
+        if not 0 <= self.likeness < inf:
+            raise ValueError(f"likeness must be finite and not negative, got {self.likeness}")
         if self.gradient == "exact" and (self.locality < inf or self.rim):
             raise ValueError(
                 "the exact gradient is for one mean a region: it wants an infinite locality and a rim of 0"
@@ -115,6 +123,7 @@ def evolve(
     *,
     fixed: Labels | None = None,
     align: int = 1,
+    seen: NDArray[np.float32] | None = None,
     callback: Callback | None = None,
 ) -> Evolution:
     """Move regions and descriptors together from a start to a low of the energy.
@@ -135,6 +144,8 @@ def evolve(
         Marked pixels, >= 0, keep their label.
     align : int
         Side of the blocks of pixels that descriptors work on; boxes start and end at multiples of it.
+    seen : ndarray, (c, H, W), optional
+        The picture as people see it, values in [0, 1], for `EvolutionConfig.likeness`.
     callback : callable, optional
         ``callback(iteration, labels, energy)`` after each accepted iteration; True stops.
 
@@ -186,7 +197,9 @@ def evolve(
         result.labels, regions = proposal, tried
         result.energy.append(energy)
         stop = bool(callback and callback(iteration, proposal, energy))
-    result.vanished = tuple(sorted(present - set(regions)))
+    if config.likeness and seen is not None:
+        result.labels = follow(result.labels, regions, seen, config.likeness, fixed)
+    result.vanished = tuple(sorted(present - set(np.unique(result.labels).tolist())))
     return result
 
 

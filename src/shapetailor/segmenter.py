@@ -27,9 +27,9 @@ Start = Literal["best", "ncut", "kmeans", "boxes"]
 #: Larger pictures have blocks small enough, and are not described in several positions of the grid of blocks.
 FINE_PIXELS = 2**20
 #: How regions move where a second network says where boundaries lie (`levels`): by up to 8 pixels at once.
-SHARP = EvolutionConfig(iterations=2, reach=5, move=4.0, locality=0.1875, rim=2)
+SHARP = EvolutionConfig(iterations=2, reach=5, move=4.0, locality=0.1875, rim=2, likeness=4.0)
 #: The same from regions that may be far from right, where means of the whole region pull boundaries over a distance.
-FAR = EvolutionConfig(iterations=40, reach=5, move=4.0)
+FAR = EvolutionConfig(iterations=40, reach=5, move=4.0, likeness=4.0)
 #: Most regions that `regions="auto"` looks for.
 MOST_REGIONS = 8
 #: Pixels to work on, at most, unless more are asked for. The shipped model takes about 3.5 GB for so many.
@@ -180,14 +180,14 @@ class Segmenter:
         if fine is not None and whole is not None and several:
             levels = TwoLevels(fine, len(whole))
             joined = levels.prepare(torch.from_numpy(values)[None].to(self.device), torch.from_numpy(whole))
-            run = evolve(joined, given, levels, config, fixed=fixed, align=fine.stride, callback=watch)
+            run = evolve(joined, given, levels, config, fixed=fixed, align=fine.stride, seen=values, callback=watch)
             labels = _finish(run.labels, fixed, fine.stride, min_share)
         else:
             if not several:
                 whole = None  # descriptors of all pixels are the largest thing there is
             run = evolve(prepared, given, net, config, fixed=fixed, align=net.stride, callback=watch)
             labels = run.labels if whole is None else starts.snap(whole, run.labels, config.reach * net.stride)
-            labels = _finish(labels, fixed, net.stride, min_share)
+            labels = _finish(labels, fixed, net.stride / 2, min_share)
         full = picture.restore_labels(frame.undo(labels))
         if marks is not None:
             full = np.where(marks >= 0, marks, full)
@@ -233,10 +233,10 @@ def _unframed(callback: Callback, frame: Frame) -> Callback:
     return lambda iteration, labels, energy: callback(iteration, frame.undo(labels), energy)
 
 
-def _finish(labels: Labels, fixed: Labels | None, stride: int, min_share: float) -> Labels:
-    """Smooth away the steps of blocks, and small pieces; marked pixels keep their label."""
-    if stride > 1:
-        labels = maps.smooth_boundaries(labels, stride / 2)
+def _finish(labels: Labels, fixed: Labels | None, radius: float, min_share: float) -> Labels:
+    """Smooth away what is narrower than a radius of one pixel or more, and small pieces; marked pixels stay."""
+    if radius >= 1:
+        labels = maps.smooth_boundaries(labels, radius)
     if fixed is None:
         return remove_small(labels, min_share)[0]
     return np.where(fixed >= 0, fixed, labels)

@@ -1,0 +1,149 @@
+"""Boundaries along what is seen: near a boundary, pixels go with those around them that look like them.
+
+Descriptors tell what a neighbourhood is like; they cannot tell to the pixel where it ends. Colours can, where they
+change there. So at last both decide: the mean field of a CRF [1]_ whose unary terms are the costs G_i of Alg. 2, and
+whose pairs are the pixels of a window, weighted by how near and how alike they are. It is computed as it is defined,
+but only at pixels that regions contest; all others are sure of theirs.
+
+References
+----------
+.. [1] P. Krähenbühl and V. Koltun, "Efficient inference in fully connected CRFs with Gaussian edge potentials",
+   NIPS 2011.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .tailoring import Labels, Region
+
+Floats = NDArray[np.float32]
+
+#: The window: every third pixel up to so many away, weighted by a Gaussian of this deviation.
+WINDOW, STEP, NEAR = 18, 3, 12.0
+#: Deviation, in each channel with values in [0, 1], of pixels that look alike.
+ALIKE = 10 / 255
+#: Costs that differ by this much are e times as likely, as in the training of descriptors (`loss.assignment_loss`).
+TEMPERATURE = 0.2
+ROUNDS = 5
+
+
+class Claim(NamedTuple):
+    """A region's claim on the pixels that it contests.
+
+    Attributes
+    ----------
+    rows : ndarray, (n,)
+        Which of the contested pixels these are.
+    cost : ndarray, (n,)
+        The region's costs, over `TEMPERATURE`, above the least that any region has there.
+    """
+
+    rows: NDArray[np.int64]
+    cost: Floats
+
+
+def follow(
+    labels: Labels,
+    regions: Mapping[int, Region],
+    seen: Floats,
+    weight: float,
+    fixed: Labels | None = None,
+) -> Labels:
+    """Decide about the pixels within reach of several regions by their costs and by what they look like.
+
+    Parameters
+    ----------
+    labels : ndarray, (H, W)
+    regions : mapping
+        Number → region, whose `cost` is compared where the bands of several overlap. A region's own pixels are in its
+        band wherever another's reaches.
+    seen : ndarray, (C, H, W)
+        Values in [0, 1].
+    weight : float
+        What all of the pixels around a pixel count for, in units of `TEMPERATURE` of the costs.
+    fixed : ndarray, (H, W), optional
+        Marked pixels, >= 0, keep their label.
+
+    Returns
+    -------
+    ndarray, (H, W)
+    """
+    contested, claims = _claims(labels, regions, fixed)
+    if not claims:
+        return labels
+    shape = tuple(side + 2 * WINDOW for side in labels.shape)
+    rows, columns = np.divmod(contested, labels.shape[1])
+    places = (rows + WINDOW) * shape[1] + columns + WINDOW  # in the picture with a border of the window's size
+    offsets = _steps() @ [shape[1], 1]
+    weights = _weights(seen, places, offsets)
+    known = np.pad(labels, WINDOW, constant_values=-1).ravel()
+    shares = {number: (known[places[claim.rows]] == number).astype(np.float32) for number, claim in claims.items()}
+    for _ in range(ROUNDS):
+        total = np.full(len(places), np.finfo(np.float32).tiny)
+        for number, claim in claims.items():
+            here = places[claim.rows]
+            plane = (known == number).astype(np.float32)
+            plane[here] = shares[number]
+            votes = np.zeros(len(here), np.float32)
+            for offset, each in zip(offsets, weights, strict=True):
+                votes += each[claim.rows] * plane[here + offset]
+            shares[number] = np.exp(weight * (votes - 1) - claim.cost)
+            total[claim.rows] += shares[number]
+        shares = {number: shares[number] / total[claim.rows] for number, claim in claims.items()}
+    best = np.zeros(len(places), np.float32)
+    for number, claim in claims.items():
+        wins = claim.rows[shares[number] > best[claim.rows]]
+        known[places[wins]] = number
+        best[claim.rows] = np.maximum(best[claim.rows], shares[number])
+    inner = slice(WINDOW, -WINDOW)
+    return known.reshape(shape)[inner, inner]
+
+
+def _claims(
+    labels: Labels, regions: Mapping[int, Region], fixed: Labels | None
+) -> tuple[NDArray[np.int64], dict[int, Claim]]:
+    """Return the flat numbers of all pixels that at least two regions reach, and the regions' claims on them."""
+    count = np.zeros(labels.size, np.int64)
+    least = np.full(labels.size, np.inf, np.float32)
+    for region in regions.values():
+        count[region.band] += 1
+        least[region.band] = np.minimum(least[region.band], region.cost)
+    free = count > 1
+    if fixed is not None:
+        free &= fixed.ravel() < 0
+    row = np.cumsum(free) - 1
+    claims = {}
+    for number, region in regions.items():
+        mine = free[region.band]
+        band = region.band[mine]
+        if len(band):
+            cost = (region.cost[mine] - least[band]) / np.float32(TEMPERATURE)
+            claims[number] = Claim(row[band], cost)
+    return free.nonzero()[0], claims
+
+
+def _weights(seen: Floats, places: NDArray[np.int64], offsets: NDArray[np.int64]) -> Floats:
+    """Weigh the pixels around each place, (offsets, places); those beyond the picture count for nothing."""
+    values = seen / np.float32(np.sqrt(2) * ALIKE)
+    padded = np.pad(values, ((0, 0), (WINDOW, WINDOW), (WINDOW, WINDOW)), constant_values=np.inf)
+    planes = padded.reshape(len(seen), -1)
+    here = planes[:, places]
+    near = np.exp(-(_steps() ** 2).sum(axis=1) / (2 * NEAR**2)).astype(np.float32)
+    weights = np.empty((len(offsets), len(places)), np.float32)
+    for row, offset, each in zip(weights, offsets, near, strict=True):
+        unlike = np.square(planes[:, places + offset] - here).sum(axis=0)
+        np.multiply(each, np.exp(-unlike), out=row)
+    weights /= np.maximum(weights.sum(axis=0), np.finfo(np.float32).tiny)
+    return weights
+
+
+def _steps() -> NDArray[np.int64]:
+    """The window's pixels, seen from its centre, which is not one of them: (n, 2) of rows and columns."""
+    side = range(-WINDOW, WINDOW + 1, STEP)
+    return np.array([step for step in product(side, side) if step != (0, 0)])
