@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shapetailor import EvolutionConfig, Segmenter, metrics
+from shapetailor.checkpoint import load_model
 from shapetailor.evolution import evolve
 from shapetailor.likeness import ALIKE, NEAR, ROUNDS, STEP, TEMPERATURE, WINDOW, follow
 from shapetailor.tailoring import Region
@@ -91,7 +92,8 @@ def test_marked_pixels_and_pixels_out_of_reach_stay():
     fixed = np.full(labels.shape, -1)
     fixed[10, 20] = 1
     found = follow(labels, regions_of(labels, np.zeros((2, 48, 48)), bands), seen, 4.0, fixed)
-    assert found[10, 20] == 1 and found[11, 20] == 0
+    assert found[10, 20] == 1
+    assert found[11, 20] == 0
     np.testing.assert_array_equal(found[~bands[0]], labels[~bands[0]])
 
 
@@ -126,5 +128,26 @@ def test_a_likeness_that_makes_no_sense_is_refused():
             EvolutionConfig(likeness=wrong)
 
 
-def test_the_shipped_model_follows_edges():
-    assert Segmenter.from_pretrained("texture").evolution.likeness > 0
+def test_every_model_on_blocks_follows_edges_and_the_papers_does_not():
+    texture = Segmenter.from_pretrained("texture")
+    alone = load_model("texture")[0]
+    alone.fine = None
+    for segmenter in (texture, Segmenter(alone)):
+        assert segmenter.evolution.likeness == segmenter.evolution_from_afar.likeness > 0
+        assert segmenter.evolution.locality < segmenter.evolution_from_afar.locality
+    paper = Segmenter.from_pretrained("paper")
+    assert paper.evolution == paper.evolution_from_afar == EvolutionConfig()
+
+
+def test_a_boundary_is_found_to_the_pixel_where_the_eye_sees_one():
+    rng = np.random.default_rng(2)
+    height = 70 + 12 * np.sin(np.arange(144) / 20)
+    truth = (np.arange(144)[:, None] > height).astype(np.int64)
+    noise = rng.normal(0, 12, (144, 144, 3)) + 25 * np.sin(np.arange(144) / 1.5)[:, None] * (truth == 1)[..., None]
+    image = np.clip(np.where(truth[..., None] == 1, [90, 120, 90], [150, 110, 90]) + noise, 0, 255).astype(np.uint8)
+    alone = load_model("texture")[0]
+    alone.fine = None
+    for segmenter in (Segmenter.from_pretrained("texture"), Segmenter(alone)):
+        without = segmenter.segment(image, 2, evolution=replace(segmenter.evolution, likeness=0.0)).labels
+        labels = segmenter.segment(image, 2).labels
+        assert metrics.covering(labels, truth) > max(0.985, metrics.covering(without, truth))

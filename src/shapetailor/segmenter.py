@@ -30,6 +30,9 @@ FINE_PIXELS = 2**20
 SHARP = EvolutionConfig(iterations=2, reach=5, move=4.0, locality=0.1875, rim=2, likeness=4.0)
 #: The same from regions that may be far from right, where means of the whole region pull boundaries over a distance.
 FAR = EvolutionConfig(iterations=40, reach=5, move=4.0, likeness=4.0)
+#: How regions move by one network on blocks of pixels: from near, and from afar.
+ALONE = EvolutionConfig(locality=0.1875, likeness=4.0)
+ALONE_FAR = EvolutionConfig(likeness=4.0)
 #: Most regions that `regions="auto"` looks for.
 MOST_REGIONS = 8
 #: Pixels to work on, at most, unless more are asked for. The shipped model takes about 3.5 GB for so many.
@@ -99,12 +102,12 @@ class Segmenter:
     @property
     def evolution(self) -> EvolutionConfig:
         """How regions move unless `segment` is told otherwise: as fits the model, on pictures of up to 1024²."""
-        return EvolutionConfig() if getattr(self.net, "fine", None) is None else SHARP
+        return _usual(self.net, getattr(self.net, "fine", None) is not None, far=False)
 
     @property
     def evolution_from_afar(self) -> EvolutionConfig:
         """The same from an `init`, or from boxes: these may be far from right."""
-        return EvolutionConfig() if getattr(self.net, "fine", None) is None else FAR
+        return _usual(self.net, getattr(self.net, "fine", None) is not None, far=True)
 
     def segment(
         self,
@@ -168,9 +171,7 @@ class Segmenter:
             prepared = net.prepare(torch.from_numpy(values)[None].to(self.device))
         small = values[0].size <= FINE_PIXELS
         fine = getattr(net, "fine", None) if small else None
-        far = given is not None or start == "boxes"
-        usual = EvolutionConfig() if fine is None else self.evolution_from_afar if far else self.evolution
-        config = evolution or usual
+        config = evolution or _usual(net, fine is not None, far=given is not None or start == "boxes")
         several = net.stride > 1 and config.iterations > 0 and small
         whole = self._whole(net, prepared, fine=several) if given is None or several else None
         if given is None:
@@ -185,8 +186,10 @@ class Segmenter:
         else:
             if not several:
                 whole = None  # descriptors of all pixels are the largest thing there is
-            run = evolve(prepared, given, net, config, fixed=fixed, align=net.stride, callback=watch)
-            labels = run.labels if whole is None else starts.snap(whole, run.labels, config.reach * net.stride)
+            run = evolve(prepared, given, net, config, fixed=fixed, align=net.stride, seen=values, callback=watch)
+            labels = run.labels
+            if whole is not None and not config.likeness:
+                labels = starts.snap(whole, labels, config.reach * net.stride)
             labels = _finish(labels, fixed, net.stride / 2, min_share)
         full = picture.restore_labels(frame.undo(labels))
         if marks is not None:
@@ -226,6 +229,15 @@ class Segmenter:
         for channel, values in zip(pixels, rows.T.contiguous(), strict=True):
             channel[...] = values[row_of_pixel[0]].numpy()
         return pixels
+
+
+def _usual(net: Describer, both: bool, far: bool) -> EvolutionConfig:
+    """How regions move by default: by both networks, by one on blocks of pixels, or as in the paper."""
+    if both:
+        return FAR if far else SHARP
+    if net.stride > 1:
+        return ALONE_FAR if far else ALONE
+    return EvolutionConfig()
 
 
 def _unframed(callback: Callback, frame: Frame) -> Callback:

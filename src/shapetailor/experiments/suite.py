@@ -93,7 +93,7 @@ def fit(
         device=context.device,
         weights=context.weights,
         start=entry.start,
-        evolution=None if entry.start == "ncut" else evolution,  # as it is shipped
+        evolution=None if entry.start == "ncut" else evolution or EvolutionConfig(),  # None: as it is shipped
         progress=context.progress,
     )
     if context.model and entry.recipe.name == "stdnn":
