@@ -120,6 +120,7 @@ def test_the_evolution_ends_with_it_where_it_is_told_what_is_seen():
     np.testing.assert_array_equal(
         evolve(image, start, values, replace(config, likeness=0.0), seen=seen).labels, without.labels
     )
+    np.testing.assert_array_equal(evolve(image, start, values, replace(config, iterations=0), seen=seen).labels, start)
 
 
 def test_a_likeness_that_makes_no_sense_is_refused():

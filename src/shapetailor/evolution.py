@@ -42,7 +42,7 @@ class EvolutionConfig:
     Attributes
     ----------
     iterations : int
-        At most so many.
+        At most so many; 0 leaves the start as it is.
     beta : float
         Weight of the boundary's length, in units of the median ‖F − a‖² of the start.
     reach : int
@@ -197,7 +197,7 @@ def evolve(
         result.labels, regions = proposal, tried
         result.energy.append(energy)
         stop = bool(callback and callback(iteration, proposal, energy))
-    if config.likeness and seen is not None:
+    if config.likeness and config.iterations and seen is not None:
         result.labels = follow(result.labels, regions, seen, config.likeness, fixed)
     result.vanished = tuple(sorted(present - set(np.unique(result.labels).tolist())))
     return result
