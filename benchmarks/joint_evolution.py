@@ -31,6 +31,7 @@ WAYS = {
     "first, fixed whole-image descriptors": (False, EvolutionConfig(tailored=False)),
     "first, joint": (False, EvolutionConfig()),
     "first, joint, local means": (False, EvolutionConfig(locality=SHARP.locality)),
+    "first, joint, likeness": (False, EvolutionConfig(likeness=SHARP.likeness)),
     "both, joint, one mean a region": (True, replace(PLAIN, locality=inf, rim=0)),
     "both, fixed whole-image descriptors": (True, replace(PLAIN, tailored=False)),
     "both, joint, 1 iteration": (True, replace(PLAIN, iterations=1)),

@@ -135,7 +135,6 @@ def test_every_model_on_blocks_follows_edges_and_the_papers_does_not():
     alone.fine = None
     for segmenter in (texture, Segmenter(alone)):
         assert segmenter.evolution.likeness == segmenter.evolution_from_afar.likeness > 0
-        assert segmenter.evolution.locality < segmenter.evolution_from_afar.locality
     paper = Segmenter.from_pretrained("paper")
     assert paper.evolution == paper.evolution_from_afar == EvolutionConfig()
 

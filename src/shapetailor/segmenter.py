@@ -30,9 +30,8 @@ FINE_PIXELS = 2**20
 SHARP = EvolutionConfig(iterations=2, reach=5, move=4.0, locality=0.1875, rim=2, likeness=4.0)
 #: The same from regions that may be far from right, where means of the whole region pull boundaries over a distance.
 FAR = EvolutionConfig(iterations=40, reach=5, move=4.0, likeness=4.0)
-#: How regions move by one network on blocks of pixels: from near, and from afar.
-ALONE = EvolutionConfig(locality=0.1875, likeness=4.0)
-ALONE_FAR = EvolutionConfig(likeness=4.0)
+#: How regions move by one network on blocks of pixels.
+ALONE = EvolutionConfig(likeness=4.0)
 #: Most regions that `regions="auto"` looks for.
 MOST_REGIONS = 8
 #: Pixels to work on, at most, unless more are asked for. The shipped model takes about 3.5 GB for so many.
@@ -235,9 +234,7 @@ def _usual(net: Describer, both: bool, far: bool) -> EvolutionConfig:
     """How regions move by default: by both networks, by one on blocks of pixels, or as in the paper."""
     if both:
         return FAR if far else SHARP
-    if net.stride > 1:
-        return ALONE_FAR if far else ALONE
-    return EvolutionConfig()
+    return ALONE if net.stride > 1 else EvolutionConfig()
 
 
 def _unframed(callback: Callback, frame: Frame) -> Callback:
