@@ -9,7 +9,7 @@ import pytest
 from experiment_fakes import Fake, install
 from shapetailor.baselines import RECIPES
 from shapetailor.datasets import Sample
-from shapetailor.experiments import EXPERIMENTS, load, suite
+from shapetailor.experiments import EXPERIMENTS, load, running, suite
 from shapetailor.experiments.context import Context
 from shapetailor.experiments.grids import GAP, SIDE, grid
 from shapetailor.experiments.report import as_text, markdown, write_results
@@ -108,6 +108,17 @@ def test_a_folder_of_other_settings_is_refused(context, monkeypatch):
     with pytest.raises(ValueError, match="seed 0"):
         run_experiment("rwtsd", replace(context, seed=1), "other seed")
     run_experiment("rwtsd", replace(context, limit=1), "other limit")
+
+
+def test_the_time_of_runs_adds_up_that_of_stopped_ones_too(context, monkeypatch):
+    times = iter([0.0, 10.0, 100.0, 103.0])
+    monkeypatch.setattr(running, "perf_counter", lambda: next(times))
+    install(monkeypatch, Fake(dies_at=1))
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment("rwtsd", context, "stopped")
+    install(monkeypatch)
+    run_experiment("rwtsd", context, "finished")
+    assert json.loads((context.out / "results.json").read_text())["seconds"] == 13.0
 
 
 def test_without_data_only_a_quick_run_is_possible(context):

@@ -81,7 +81,7 @@ def markdown(results: Results, record: dict[str, Any]) -> str:
         "\n".join(f"- {note}" for note in dict.fromkeys(results.notes)),
         *(f"![{name}]({name})" for name in results.pictures),
         f"`{record['command']}`\n\nVersion {record['version']}, seed {record['seed']}, {record['date']}, "
-        f"{record['seconds']} s (the last run, after an interruption: the rest only); {where['platform']}, "
+        f"{record['seconds']} s in all runs of this folder; {where['platform']}, "
         f"{where['cores']} cores, torch {where['torch']}, {where['device']}.",
     ]
     return "\n\n".join(parts) + "\n"

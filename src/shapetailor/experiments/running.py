@@ -36,9 +36,15 @@ def run_experiment(name: str, context: Context, command: str) -> Results:
         raise FileNotFoundError(f"data: {context.data} is not a folder")
     context.out.mkdir(parents=True, exist_ok=True)
     _claim(name, context)
-    begin = perf_counter()
-    results: Results = load(name).run(context)
-    write_results(context, name, results, command, perf_counter() - begin)
+    begin, path = perf_counter(), context.out / "spent.json"
+    before: float = json.loads(path.read_text(encoding="utf-8"))["seconds"] if path.exists() else 0.0
+    try:
+        results: Results = load(name).run(context)
+    finally:  # what is stopped has taken its time too
+        seconds = before + perf_counter() - begin
+        with atomic(path) as temporary:
+            temporary.write_text(json.dumps({"seconds": seconds}), encoding="utf-8")
+    write_results(context, name, results, command, seconds)
     return results
 
 
