@@ -34,7 +34,7 @@ class Segmentation:
     image : ndarray, (H, W) or (H, W, C)
         What was segmented, as it was given.
     energy : list of float
-        `eq:mulregions` of the start and after every iteration.
+        `eq:mulregions` of the start and after every iteration, before boundaries are finished.
     iterations : int
     converged : bool
         The regions stood still at the end; False if the iterations ran out or a callback stopped them.
