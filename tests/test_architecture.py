@@ -35,6 +35,7 @@ ALLOWED = {
         "checkpoint",
         "corpus",
         "images",
+        "loss",
         "monitor",
         "network",
         "pairs",

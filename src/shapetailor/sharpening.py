@@ -27,6 +27,7 @@ from .augment import Batches
 from .checkpoint import load_model, model_path, save_model
 from .corpus import Corpus, Data, data_name, read_corpus
 from .images import atomic
+from .loss import TEMPERATURE
 from .monitor import counter
 from .network import STDNN, STDNNConfig
 from .pairs import PairMaker, Pairs, deviation
@@ -34,8 +35,6 @@ from .resume import probe, require_same_run, save_state, starting_state, state_p
 from .segmenter import SHARP
 from .training import check_settings, learning_rate, recipe
 
-#: Temperature of the choice between two regions, as in `loss.assignment_loss`.
-TEMPERATURE = 0.2
 #: A side of a boundary with fewer blocks than this weighs less.
 FEW = 30
 #: Share of the samples whose regions the network itself moves, half-way.
@@ -43,18 +42,13 @@ MOVED_SHARE = 0.6
 #: Of the held-out images, samples that the log judges.
 HELD_OUT = 48
 
-#: The second network: blocks of 2×2 pixels, 26 thousand weights.
-FINE = STDNNConfig(
-    features="rich",
-    premix=32,
+#: The second network: as the first one's recipe, on blocks of 2×2 pixels, with 26 thousand weights.
+FINE = replace(
+    recipe("texture").network,
     scales=(0.5, 3.0, 12.0, 50.0),
     widths=(48, 32, 16),
     alpha=(0.5, 2.0, 8.0),
-    derivatives=True,
-    head="unit",
     stride=2,
-    resolution=256,
-    tol=1e-3,
 )
 
 

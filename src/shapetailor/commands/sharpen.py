@@ -7,29 +7,18 @@ import sys
 from pathlib import Path
 
 from ..sharpening import SharpenConfig, sharpen
+from .train import add_shared_arguments
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("model", metavar="MODEL", help="a model's name or file")
-    parser.add_argument(
-        "--data",
-        type=Path,
-        nargs="+",
-        required=True,
-        metavar="DIR",
-        help="folders that hold images/ and masks/, files of equal names; best those the model was trained on",
-    )
+    parser.add_argument("model", metavar="MODEL", help="a model's name or file; best with the data it was trained on")
+    add_shared_arguments(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="NEW.safetensors", help="the model to write")
-    parser.add_argument("--most", type=int, metavar="N", help="take at most so many images of each folder")
     parser.add_argument("--steps", type=int, metavar="N", help=f"optimiser steps (default: {SharpenConfig.steps})")
     parser.add_argument(
         "--samples", type=int, metavar="N", help=f"samples to draw from (default: {SharpenConfig.samples})"
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of all randomness (default: 0)")
-    parser.add_argument("--ignore", type=int, metavar="V", help="mask value of pixels that belong to no region")
-    parser.add_argument("--resume", action="store_true", help="go on with a run that was stopped, if there is one")
-    parser.add_argument("--device", metavar="D", help="cpu or cuda (default: a GPU if there is one)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -10,8 +10,8 @@ from pathlib import Path
 from ..training import RECIPES, recipe, train
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options that `sharpen` has too."""
     parser.add_argument(
         "--data",
         type=Path,
@@ -21,6 +21,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folders that hold images/ and masks/, files of equal names",
     )
     parser.add_argument("--most", type=int, metavar="N", help="take at most so many images of each folder")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of all randomness (default: 0)")
+    parser.add_argument("--ignore", type=int, metavar="V", help="mask value of pixels that belong to no region")
+    parser.add_argument("--resume", action="store_true", help="go on with a run that was stopped, if there is one")
+    parser.add_argument("--device", metavar="D", help="cpu or cuda (default: a GPU if there is one)")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    add_shared_arguments(parser)
     parser.add_argument(
         "--out", type=Path, required=True, metavar="MODEL.safetensors", help="the model to write; log and curves beside"
     )
@@ -33,12 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--samples", type=int, metavar="N", help="augmented samples to draw from (default: the recipe's)"
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of all randomness (default: 0)")
-    parser.add_argument("--ignore", type=int, metavar="V", help="mask value of pixels that belong to no region")
     parser.add_argument("--no-mosaics", action="store_true", help="train on the images as they are")
     parser.add_argument("--true-regions", action="store_true", help="compute descriptors in the true regions only")
-    parser.add_argument("--resume", action="store_true", help="go on with a run that was stopped, if there is one")
-    parser.add_argument("--device", metavar="D", help="cpu or cuda (default: a GPU if there is one)")
 
 
 def run(args: argparse.Namespace) -> int:
