@@ -5,9 +5,9 @@
 Prints a Markdown table: mean and standard deviation over the folds, each with a seed of its own, of the covering by
 k-means, by a normalised cut and with the true regions' means, of descriptors of the whole image on the grid of blocks.
 It is measured on the fold that a network has not seen, on the multi-region set's validation split, on mosaics of unseen
-Brodatz textures and, with `--bsds`, on BSDS500's validation split. DIR gets ``VARIANT.FOLD.safetensors``, the models,
-and ``VARIANT.npz``, the descriptors for `choose.py`. Variants of one architecture are trained together;
-memory grows with their number.
+Brodatz textures and, with `--bsds`, on BSDS500's validation split. Gains are over the first variant, image by image.
+DIR gets ``VARIANT.FOLD.safetensors``, the models, and ``VARIANT.npz``, the descriptors for `choose.py`. Variants of one
+architecture are trained together; memory grows with their number.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from shapetailor.checkpoint import save_model
 from shapetailor.images import atomic
 from shapetailor.training import learning_rate, recipe
 
-#: Of each set, the folds' mean coverings by each of METHODS.
+#: Of each set, the folds' coverings of each image by each of METHODS.
 Scores = dict[str, list[np.ndarray]]
 
 
@@ -100,7 +100,7 @@ def total_loss(descriptors: Tensor, truths: Tensor, models: list[Model], places:
 
 
 def measure(stack: Stack, models: list[Model], name: str, blocks: Blocks) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Return each network's mean coverings of one set, and the descriptors to keep of it: (n, D, h, w) of int8.
+    """Return each network's coverings of one set, and the descriptors to keep of it: (n, D, h, w) of int8.
 
     Networks are measured on the images of their held-out fold of RWTSD, and on all images of another set. Kept are
     those of image i by the network of fold ``i % FOLDS``, in 127ths.
@@ -111,7 +111,7 @@ def measure(stack: Stack, models: list[Model], name: str, blocks: Blocks) -> tup
         own = slice(fold, None, FOLDS)
         judged = own if name == "rwtsd" else slice(None)
         found = coverings(descriptors[number, judged].to(stack.mean.device), truths[judged])
-        scores.append(found.mean(axis=0))
+        scores.append(found)
         kept.append((127 * descriptors[number, own].float()).round().to(torch.int8).numpy())
     return scores, kept
 
@@ -134,11 +134,17 @@ def measure_all(stack: Stack, models: list[Model], tests: dict[str, Blocks], out
 
 
 def print_table(scores: dict[str, Scores]) -> None:
-    """Print a row for each variant and set."""
-    print(f"| variant | data | {' | '.join(METHODS)} |\n|---|---|{'---|' * len(METHODS)}")
+    """Print a row for each variant and set; gains are over the first variant, with standard errors over images."""
+    print(f"| variant | data | {' | '.join(METHODS)} | gain, {' | gain, '.join(METHODS)} |")
+    print(f"|---|---|{2 * len(METHODS) * '---|'}")
+    first = next(iter(scores.values()))
     for variant, sets in scores.items():
         for name, folds in sets.items():
-            cells = (f"{m:.3f} ± {s:.3f}" for m, s in zip(np.mean(folds, 0), np.std(folds, 0, ddof=1), strict=True))
+            means = np.array([fold.mean(axis=0) for fold in folds])
+            gains = np.concatenate(folds) - np.concatenate(first[name])
+            errors = gains.std(axis=0) / np.sqrt(len(gains))
+            cells = [f"{m:.3f} ± {s:.3f}" for m, s in zip(means.mean(axis=0), means.std(axis=0, ddof=1), strict=True)]
+            cells += [f"{gain:+.4f} ± {error:.4f}" for gain, error in zip(gains.mean(axis=0), errors, strict=True)]
             print(f"| {variant} | {name} | {' | '.join(cells)} |", flush=True)
 
 

@@ -66,7 +66,6 @@ class Variant:
 
 
 _QSB = {"q": 1.0, "s": 0.7, "b": 0.7}
-_WIDE = {"scales": (0.4, 2.0, 8.0, 40.0), "alpha": (0.5, 2.0, 8.0)}
 
 VARIANTS = {
     "RS": Variant({"r": 1.0, "s": 1.0}),
@@ -75,8 +74,10 @@ VARIANTS = {
     "RSBN": Variant({"r": 1.0, "s": 0.6, "b": 0.6, "n": 0.6}),
     "pair0.25": Variant(_QSB, pairs=(0.25, 1.0)),
     "pair0.1": Variant(_QSB, pairs=(0.1, 0.5)),
-    "wide-scales": Variant(_QSB, network=_WIDE),
-    "pair0.25-wide-scales": Variant(_QSB, pairs=(0.25, 1.0), network=_WIDE),
+    "no-derivatives": Variant(_QSB, network={"derivatives": False}),
+    "larger": Variant(_QSB, network={"premix": 48, "widths": (128, 64, 32)}),
+    "large-scales": Variant(_QSB, network={"scales": (0.4, 2.0, 8.0, 40.0), "alpha": (0.5, 2.0, 8.0)}),
+    "small-scales": Variant(_QSB, network={"scales": (0.2, 0.8, 2.5, 10.0), "alpha": (0.15, 0.6, 2.0)}),
 }
 
 

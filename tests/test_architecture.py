@@ -45,7 +45,7 @@ ALLOWED = {
     },
     "tailoring": {"means", "packing", "regions", "shapes"},
     "motion": {"regions", "tailoring"},
-    "likeness": {"tailoring"},
+    "likeness": {"poisson", "tailoring"},
     "evolution": {"likeness", "motion", "poisson", "regions", "tailoring"},
     "clustering": set(),
     "merging": {"clustering"},

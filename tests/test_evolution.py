@@ -366,7 +366,7 @@ def test_a_strong_beta_finds_in_noise_what_a_weak_one_does_not():
         ({"reach": 2.5}, "reach must be a whole number from 1 on, got 2.5"),
         ({"beta": -1.0}, "beta must be finite and not negative, got -1.0"),
         ({"beta": float("nan")}, "beta must be finite"),
-        ({"iterations": -1}, "iterations must not be negative, got -1"),
+        ({"iterations": -1}, "iterations must be a whole number from 0 on, got -1"),
         ({"gradient": "none"}, "gradient must be one of .* got 'none'"),
     ],
 )

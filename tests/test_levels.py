@@ -77,7 +77,7 @@ def test_means_that_look_far_are_the_regions_mean():
 
 
 def test_cells_are_few_and_made_of_blocks():
-    assert [cell_side(*each) for each in ((256, 2), (257, 2), (4096, 4), (5, 1))] == [2, 4, 32, 1]
+    assert [cell_side(*each) for each in ((256, 2), (257, 2), (4096, 4), (5, 1))] == [4, 6, 64, 1]
 
 
 def test_costs_with_local_means_are_those_of_all_pairs():

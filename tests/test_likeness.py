@@ -134,9 +134,9 @@ def test_every_model_on_blocks_follows_edges_and_the_papers_does_not():
     alone = load_model("texture")[0]
     alone.fine = None
     for segmenter in (texture, Segmenter(alone)):
-        assert segmenter.evolution.likeness == segmenter.evolution_from_afar.likeness > 0
+        assert segmenter.evolution.likeness > 0
     paper = Segmenter.from_pretrained("paper")
-    assert paper.evolution == paper.evolution_from_afar == EvolutionConfig()
+    assert paper.evolution == EvolutionConfig()
 
 
 def test_a_boundary_is_found_to_the_pixel_where_the_eye_sees_one():

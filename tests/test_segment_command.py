@@ -10,7 +10,6 @@ import pytest
 from PIL import Image
 
 from shapetailor.commands import segment as command
-from shapetailor.evolution import EvolutionConfig
 from shapetailor.images import read_image, read_labels, write_image, write_labels
 from shapetailor.segmentation import Segmentation
 
@@ -21,8 +20,6 @@ HALVES = np.repeat([[0] * 8 + [1] * 8], 12, axis=0)
 
 class StandIn:
     """Answers with two halves, and remembers what it was asked."""
-
-    evolution, evolution_from_afar = EvolutionConfig(beta=0.3), EvolutionConfig(beta=0.4)
 
     def __init__(self):
         self.calls = []
@@ -90,10 +87,10 @@ def test_all_outputs_on_request(segmenter, pictures, tmp_path):
 
 def test_options_reach_the_segmenter(segmenter, pictures, tmp_path):
     run(pictures / "a.png", "--out", tmp_path / "out", "--regions", "auto", "--seed", 4, "--iterations", 7)
-    assert segmenter.calls == [{"seed": 4, "regions": "auto", "evolution": EvolutionConfig(iterations=7, beta=0.3)}]
+    assert segmenter.calls == [{"seed": 4, "regions": "auto", "iterations": 7}]
     write_labels(tmp_path / "init.png", HALVES)
     run(pictures / "b.png", "--out", tmp_path / "out", "--init", tmp_path / "init.png", "--iterations", 7)
-    assert segmenter.calls[1]["evolution"] == EvolutionConfig(iterations=7, beta=0.4)
+    assert segmenter.calls[1]["iterations"] == 7
 
 
 def test_init_and_scribbles_are_read_and_255_is_unmarked(segmenter, pictures, tmp_path):

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
+import shapetailor.segmenter as segmenter_module
 from gallery import TURNS
 from shapetailor.datasets import MosaicDataset, ProceduralTextures
 from shapetailor.evolution import EvolutionConfig
 from shapetailor.metrics import covering
 from shapetailor.regions import same_partition
-from shapetailor.segmenter import Segmenter
+from shapetailor.segmenter import ALONE, FAR, SHARP, Segmenter
 
 
 @pytest.fixture(scope="module")
@@ -265,6 +268,29 @@ def test_the_callback_stops_the_run(segmenter):
     assert [energy for _, _, energy in seen] == result.energy
     assert result.iterations == 1
     assert not result.converged
+
+
+@pytest.mark.parametrize("start", ["own", "init", "large"])
+def test_a_number_of_iterations_changes_nothing_else_of_the_models_way(segmenter, monkeypatch, start):
+    image, truth = halves(48)
+    options = {"init": np.roll(truth, 12, axis=1)} if start == "init" else {"regions": 2}
+    if start == "large":
+        monkeypatch.setattr("shapetailor.segmenter.FINE_PIXELS", 1000)
+    usual = {"own": SHARP, "init": FAR, "large": ALONE}[start]
+    asked = []
+    evolve = segmenter_module.evolve
+    monkeypatch.setattr(segmenter_module, "evolve", lambda *a, **k: asked.append(a[3]) or evolve(*a, **k))
+    segmenter.segment(image, iterations=1, **options)
+    segmenter.segment(image, **options)
+    assert asked == [replace(usual, iterations=1), usual]
+
+
+def test_iterations_beside_an_evolution_are_refused(segmenter):
+    with pytest.raises(ValueError, match="iterations or an evolution"):
+        segmenter.segment(halves(16)[0], 2, iterations=3, evolution=EvolutionConfig())
+    for wrong in (-1, 2.5):
+        with pytest.raises(ValueError, match=f"iterations must be a whole number from 0 on, got {wrong}"):
+            segmenter.segment(halves(16)[0], 2, iterations=wrong)
 
 
 def test_a_run_broken_off_by_its_callback_leaves_the_segmenter_as_it_was(segmenter):

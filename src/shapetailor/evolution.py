@@ -78,8 +78,8 @@ class EvolutionConfig:
     gradient: Gradient = "paper"
 
     def __post_init__(self) -> None:
-        if self.iterations < 0:
-            raise ValueError(f"iterations must not be negative, got {self.iterations}")
+        if not (isinstance(self.iterations, int) and self.iterations >= 0):
+            raise ValueError(f"iterations must be a whole number from 0 on, got {self.iterations}")
         if not 0 <= self.beta < inf:
             raise ValueError(f"beta must be finite and not negative, got {self.beta}")
         if not (isinstance(self.reach, int) and self.reach >= 1):

@@ -14,15 +14,21 @@ References
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import product
+from functools import partial
+from itertools import pairwise, product
+from math import exp
 from typing import NamedTuple
 
 import numpy as np
+import torch
+from numba import njit
 from numpy.typing import NDArray
 
+from .poisson.cpu import in_threads
 from .tailoring import Labels, Region
 
 Floats = NDArray[np.float32]
+Numbers = NDArray[np.int64]
 
 #: The window: every third pixel up to so many away, weighted by a Gaussian of this deviation.
 WINDOW, STEP, NEAR = 18, 3, 12.0
@@ -39,12 +45,12 @@ class Claim(NamedTuple):
     Attributes
     ----------
     rows : ndarray, (n,)
-        Which of the contested pixels these are.
+        Which of the contested pixels these are, in order.
     cost : ndarray, (n,)
         The region's costs, over `TEMPERATURE`, above the least that any region has there.
     """
 
-    rows: NDArray[np.int64]
+    rows: Numbers
     cost: Floats
 
 
@@ -90,9 +96,11 @@ def follow(
             here = places[claim.rows]
             plane = (known == number).astype(np.float32)
             plane[here] = shares[number]
-            votes = np.zeros(len(here), np.float32)
-            for offset, each in zip(offsets, weights, strict=True):
-                votes += each[claim.rows] * plane[here + offset]
+            votes = np.empty(len(here), np.float32)
+            in_threads(
+                partial(_vote, weights, claim.rows[part], here[part], offsets, plane, votes[part])
+                for part in _parts(len(here))
+            )
             shares[number] = np.exp(weight * (votes - 1) - claim.cost)
             total[claim.rows] += shares[number]
         shares = {number: shares[number] / total[claim.rows] for number, claim in claims.items()}
@@ -105,9 +113,7 @@ def follow(
     return known.reshape(shape)[inner, inner]
 
 
-def _claims(
-    labels: Labels, regions: Mapping[int, Region], fixed: Labels | None
-) -> tuple[NDArray[np.int64], dict[int, Claim]]:
+def _claims(labels: Labels, regions: Mapping[int, Region], fixed: Labels | None) -> tuple[Numbers, dict[int, Claim]]:
     """Return the flat numbers of all pixels that at least two regions reach, and the regions' claims on them."""
     count = np.zeros(labels.size, np.int64)
     least = np.full(labels.size, np.inf, np.float32)
@@ -128,19 +134,46 @@ def _claims(
     return free.nonzero()[0], claims
 
 
-def _weights(seen: Floats, places: NDArray[np.int64], offsets: NDArray[np.int64]) -> Floats:
-    """Weigh the pixels around each place, (offsets, places); those beyond the picture count for nothing."""
-    values = seen / np.float32(np.sqrt(2) * ALIKE)
-    padded = np.pad(values, ((0, 0), (WINDOW, WINDOW), (WINDOW, WINDOW)), constant_values=np.inf)
-    planes = padded.reshape(len(seen), -1)
-    here = planes[:, places]
+def _weights(seen: Floats, places: Numbers, offsets: Numbers) -> Floats:
+    """Weigh the pixels around each place, (places, offsets); those beyond the picture count for nothing."""
+    values = np.moveaxis(seen / np.float32(np.sqrt(2) * ALIKE), 0, 2)
+    padded = np.pad(values, ((WINDOW, WINDOW), (WINDOW, WINDOW), (0, 0)), constant_values=np.inf)
+    pixels = padded.reshape(-1, len(seen))
     near = np.exp(-(_steps() ** 2).sum(axis=1) / (2 * NEAR**2)).astype(np.float32)
-    weights = np.empty((len(offsets), len(places)), np.float32)
-    for row, offset, each in zip(weights, offsets, near, strict=True):
-        unlike = np.square(planes[:, places + offset] - here).sum(axis=0)
-        np.multiply(each, np.exp(-unlike), out=row)
-    weights /= np.maximum(weights.sum(axis=0), np.finfo(np.float32).tiny)
+    weights = np.empty((len(places), len(offsets)), np.float32)
+    in_threads(partial(_weigh, pixels, places[part], offsets, near, weights[part]) for part in _parts(len(places)))
     return weights
+
+
+def _parts(count: int) -> list[slice]:
+    """Share so many pixels among the threads."""
+    ends = np.linspace(0, count, torch.get_num_threads() + 1).astype(int).tolist()
+    return [slice(*each) for each in pairwise(ends)]
+
+
+@njit(nogil=True, cache=True)
+def _weigh(pixels: Floats, places: Numbers, offsets: Numbers, near: Floats, weights: Floats) -> None:
+    """Fill `weights` (places, offsets) with what the pixels around each place weigh, 1 in all."""
+    for n in range(len(places)):
+        here, total = pixels[places[n]], np.float32(0)
+        for k in range(len(offsets)):
+            there, unlike = pixels[places[n] + offsets[k]], np.float32(0)
+            for channel in range(len(here)):
+                unlike += (there[channel] - here[channel]) ** 2
+            weights[n, k] = near[k] * exp(-unlike)
+            total += weights[n, k]
+        if total > 0:
+            weights[n] /= total
+
+
+@njit(nogil=True, cache=True)
+def _vote(weights: Floats, rows: Numbers, places: Numbers, offsets: Numbers, plane: Floats, votes: Floats) -> None:
+    """Fill `votes` with the weighted mean of `plane` around places, whose weights stand in these rows."""
+    for n in range(len(places)):
+        total = np.float32(0)
+        for k in range(len(offsets)):
+            total += weights[rows[n], k] * plane[places[n] + offsets[k]]
+        votes[n] = total
 
 
 def _steps() -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 #: Cells a side, at most, on which means are averaged: they change little from one to the next.
-CELLS = 128
+CELLS = 64
 #: Share of the region's own mean that keeps a_i defined far away from the region.
 REST = 1e-3
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from math import isqrt
 from typing import Any, Literal, Protocol, Self, get_args
 
@@ -100,13 +101,8 @@ class Segmenter:
 
     @property
     def evolution(self) -> EvolutionConfig:
-        """How regions move unless `segment` is told otherwise: as fits the model, on pictures of up to 1024²."""
+        """How regions move unless `segment` is told otherwise, on pictures of up to 1024² and from its own start."""
         return _usual(self.net, getattr(self.net, "fine", None) is not None, far=False)
-
-    @property
-    def evolution_from_afar(self) -> EvolutionConfig:
-        """The same from an `init`, or from boxes: these may be far from right."""
-        return _usual(self.net, getattr(self.net, "fine", None) is not None, far=True)
 
     def segment(
         self,
@@ -116,6 +112,7 @@ class Segmenter:
         init: Any = None,
         scribbles: Any = None,
         start: Start = "ncut",
+        iterations: int | None = None,
         evolution: EvolutionConfig | None = None,
         min_share: float = 0.005,
         seed: int = 0,
@@ -138,6 +135,8 @@ class Segmenter:
         start : {"ncut", "kmeans", "best", "boxes"}
             Where to start from otherwise: a normalised cut or k-means of whole-image descriptors, whichever of these
             two has the lower energy, or the paper's boxes.
+        iterations : int, optional
+            Of the evolution, at most; else the model's own number for such a start and picture. 0 leaves the start.
         evolution : EvolutionConfig, optional
             How the regions move; ``dataclasses.replace(segmenter.evolution, ...)`` changes the model's own way.
         min_share : float
@@ -157,6 +156,8 @@ class Segmenter:
         """
         if start not in get_args(Start):
             raise ValueError(f"start must be one of {get_args(Start)}, got {start!r}")
+        if iterations is not None and evolution is not None:
+            raise ValueError("give iterations or an evolution, which has its own; got both")
         picture = as_picture(image, self.net.image_channels, self.max_pixels)
         marks = None if scribbles is None else maps.from_scribbles(scribbles)
         first = None if init is None else _as_start(init)
@@ -171,6 +172,8 @@ class Segmenter:
         small = values[0].size <= FINE_PIXELS
         fine = getattr(net, "fine", None) if small else None
         config = evolution or _usual(net, fine is not None, far=given is not None or start == "boxes")
+        if iterations is not None:
+            config = replace(config, iterations=iterations)
         several = net.stride > 1 and config.iterations > 0 and small
         whole = self._whole(net, prepared, fine=several) if given is None or several else None
         if given is None:

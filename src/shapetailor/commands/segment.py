@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -157,8 +156,7 @@ def _segment_one(segmenter: Segmenter, path: Path, args: argparse.Namespace) -> 
     if args.regions is None and args.init is None and args.scribbles is None:
         options["regions"] = 2
     if args.iterations is not None:
-        usual = segmenter.evolution if args.init is None else segmenter.evolution_from_afar
-        options["evolution"] = replace(usual, iterations=args.iterations)
+        options["iterations"] = args.iterations
     recorder = Recorder(image) if args.animate else None
     result = segmenter.segment(image, callback=recorder, **options)
     if result.vanished:

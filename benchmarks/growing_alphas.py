@@ -1,0 +1,92 @@
+"""Whether larger scales pay once regions are trustworthy: descriptors that need right regions, and get them.
+
+    python benchmarks/growing_alphas.py --model MODEL... --rwtsd DIR [--multi-region DIR] [--every 4]
+
+Every α of the descriptors is taken once, 4 and 16 times. "Start" is k-means of whole-image descriptors at that scale;
+all evolutions set out from the start of once. "In turn" goes from once to 4 to 16 times, each from where the last came
+to rest. STLD are the hand-crafted descriptors; of each model the first network is measured. On RWTSD, model number k is
+measured on the half that ``shapetailor experiment rwtsd --seed k`` tests on.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import replace
+
+import numpy as np
+from tqdm import tqdm
+
+from shapetailor import STDNN, EvolutionConfig, Segmenter, metrics
+from shapetailor.baselines.stld import STLD
+from shapetailor.checkpoint import load_model
+from shapetailor.datasets import RWTSD, Sample, SyntheticMultiRegion
+from shapetailor.experiments.suite import halves
+
+FACTORS = (1, 4, 16)
+STILL, FIXED, JOINT = EvolutionConfig(iterations=0), EvolutionConfig(tailored=False), EvolutionConfig()
+
+
+def grown(net: STDNN | STLD, factor: int) -> Segmenter:
+    """Return a segmenter by the same descriptors with every α so many times as large, on pictures of any size."""
+    other = deepcopy(net)
+    # Alphas grow in proportion to the resolution (the paper's rule), so that they belong to a smaller one now.
+    other.config = replace(net.config, resolution=net.config.resolution // factor)
+    return Segmenter(other)
+
+
+def coverings(net: STDNN | STLD, sample: Sample) -> dict[str, float]:
+    """Segment a picture in every way."""
+    truth, segmenters = sample.truths[0], {factor: grown(net, factor) for factor in FACTORS}
+    count = int(truth.max()) + 1
+    found, start = {}, None
+    for factor, segmenter in segmenters.items():
+        found[f"×{factor}, start"] = segmenter.segment(sample.image, count, start="kmeans", evolution=STILL).labels
+        start = found["×1, start"] if start is None else start
+    labels = start
+    for factor, segmenter in segmenters.items():
+        found[f"×{factor}, fixed"] = segmenter.segment(sample.image, init=start, evolution=FIXED).labels
+        found[f"×{factor}, joint"] = segmenter.segment(sample.image, init=start, evolution=JOINT).labels
+        labels = segmenter.segment(sample.image, init=labels, evolution=JOINT).labels
+    found["in turn, joint"] = labels
+    return {way: metrics.covering(each, truth) for way, each in found.items()}
+
+
+def compare(title: str, nets: Sequence[STDNN | STLD], tested: Sequence[Sequence[Sample]]) -> None:
+    """Print mean coverings, and gains over the start at once α with their standard errors over images."""
+    pairs = [(net, sample) for net, samples in zip(nets, tested, strict=True) for sample in samples]
+    rows = [coverings(net, sample) for net, sample in tqdm(pairs, desc=title)]
+    print(f"\n{title}, {len(rows)} images\n\n| | covering | gain |\n|---|---|---|")
+    for way in rows[0]:
+        values = np.array([row[way] for row in rows])
+        gains = values - [row["×1, start"] for row in rows]
+        print(f"| {way} | {values.mean():.3f} | {gains.mean():+.4f} ± {gains.std() / np.sqrt(len(gains)):.4f} |")
+
+
+def main() -> None:
+    """Print a table for each dataset and kind of descriptors."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", nargs="+", default=["texture"])
+    parser.add_argument("--rwtsd", help="the Real-World Texture Segmentation Dataset")
+    parser.add_argument("--multi-region", help="the synthetic multi-region set, whose validation split is used")
+    parser.add_argument("--every", type=int, default=1, help="take every so many-th image")
+    args = parser.parse_args()
+    nets = [load_model(model)[0] for model in args.model]
+    for net in nets:
+        net.fine = None
+    if args.rwtsd:
+        photographs = RWTSD(args.rwtsd)
+        halved = [halves(len(photographs), seed)[1][:: args.every] for seed in range(len(nets))]
+        tested = [[photographs[i] for i in half] for half in halved]
+        compare("RWTSD, STLD", [STLD(3) for _ in nets], tested)
+        compare("RWTSD, network", nets, tested)
+    if args.multi_region:
+        mosaics = SyntheticMultiRegion(args.multi_region, "val")
+        chosen = [mosaics[i] for i in range(0, len(mosaics), args.every)]
+        compare("multi-region, STLD", [STLD(3)], [chosen])
+        compare("multi-region, network", nets[:1], [chosen])
+
+
+if __name__ == "__main__":
+    main()
