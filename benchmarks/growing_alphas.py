@@ -1,11 +1,11 @@
 """Whether larger scales pay once regions are trustworthy: descriptors that need right regions, and get them.
 
-    python benchmarks/growing_alphas.py --model MODEL... --rwtsd DIR [--multi-region DIR] [--every 4]
+    python benchmarks/growing_alphas.py --model MODEL... [--stld] [--rwtsd DIR] [--multi-region DIR] [--every 4]
 
 Every α of the descriptors is taken once, 4 and 16 times. "Start" is k-means of whole-image descriptors at that scale;
 all evolutions set out from the start of once. "In turn" goes from once to 4 to 16 times, each from where the last came
-to rest. STLD are the hand-crafted descriptors; of each model the first network is measured. On RWTSD, model number k is
-measured on the half that ``shapetailor experiment rwtsd --seed k`` tests on.
+to rest. Of each model the first network is measured; with `--stld`, the hand-crafted descriptors instead. On RWTSD,
+model number k is measured on the half that ``shapetailor experiment rwtsd --seed k`` tests on.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ STILL, FIXED, JOINT = EvolutionConfig(iterations=0), EvolutionConfig(tailored=Fa
 def grown(net: STDNN | STLD, factor: int) -> Segmenter:
     """Return a segmenter by the same descriptors with every α so many times as large, on pictures of any size."""
     other = deepcopy(net)
+    other.fine = None
     # Alphas grow in proportion to the resolution (the paper's rule), so that they belong to a smaller one now.
-    other.config = replace(net.config, resolution=net.config.resolution // factor)
+    other.config = replace(net.config, resolution=net.config.resolution // factor, fine=None)
     return Segmenter(other)
 
 
@@ -65,27 +66,24 @@ def compare(title: str, nets: Sequence[STDNN | STLD], tested: Sequence[Sequence[
 
 
 def main() -> None:
-    """Print a table for each dataset and kind of descriptors."""
+    """Print a table for each dataset."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", nargs="+", default=["texture"])
+    parser.add_argument("--stld", action="store_true", help="measure hand-crafted descriptors: takes long")
     parser.add_argument("--rwtsd", help="the Real-World Texture Segmentation Dataset")
     parser.add_argument("--multi-region", help="the synthetic multi-region set, whose validation split is used")
     parser.add_argument("--every", type=int, default=1, help="take every so many-th image")
     args = parser.parse_args()
-    nets = [load_model(model)[0] for model in args.model]
-    for net in nets:
-        net.fine = None
+    nets = [STLD(3) if args.stld else load_model(model)[0] for model in args.model]
     if args.rwtsd:
         photographs = RWTSD(args.rwtsd)
         halved = [halves(len(photographs), seed)[1][:: args.every] for seed in range(len(nets))]
         tested = [[photographs[i] for i in half] for half in halved]
-        compare("RWTSD, STLD", [STLD(3) for _ in nets], tested)
-        compare("RWTSD, network", nets, tested)
+        compare("RWTSD", nets, tested)
     if args.multi_region:
         mosaics = SyntheticMultiRegion(args.multi_region, "val")
         chosen = [mosaics[i] for i in range(0, len(mosaics), args.every)]
-        compare("multi-region, STLD", [STLD(3)], [chosen])
-        compare("multi-region, network", nets[:1], [chosen])
+        compare("multi-region", nets[:1], [chosen])
 
 
 if __name__ == "__main__":

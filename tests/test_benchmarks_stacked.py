@@ -153,15 +153,15 @@ def test_a_tiny_run_trains_measures_and_chooses(script, data, monkeypatch, capsy
     monkeypatch.setattr(script("sources"), "TEST_MOSAICS", 4)
     monkeypatch.setattr(script("cross_validate"), "BATCH", 2)
     folders = ["--rwtsd", data / "rwtsd", "--multi-region", data / "multi", "--brodatz", data / "brodatz"]
-    sizes = ["--size", 48, "--steps", 2, "--samples", 4, "--variants", "RS,pair0.1,wide-scales", "--out", data / "out"]
+    sizes = ["--size", 48, "--steps", 2, "--samples", 4, "--variants", "RS,pair0.1,large-scales", "--out", data / "out"]
     script("cross_validate").main([str(each) for each in (*folders, *sizes, "--device", "cpu")])
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if "±" in line]
     assert [(row[0], row[1]) for row in rows] == [
         (f"| {variant}", name)
-        for variant in ("RS", "pair0.1", "wide-scales")
+        for variant in ("RS", "pair0.1", "large-scales")
         for name in ("rwtsd", "multi-region", "brodatz")
     ]
-    assert load_model(data / "out" / "wide-scales.3.safetensors")[0].config.alpha == (0.5, 2.0, 8.0)
+    assert load_model(data / "out" / "large-scales.3.safetensors")[0].config.alpha == (0.5, 2.0, 8.0)
     with np.load(data / "out" / "RS.npz") as file:
         assert file["rwtsd"].shape == (8, 32, 12, 12)
         assert file["rwtsd"].any(axis=(1, 2, 3)).all()

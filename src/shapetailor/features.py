@@ -8,7 +8,6 @@ operations are one-sided differences and region-restricted solves.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -154,12 +153,11 @@ def _rich(image: Tensor, domain: Domain, energy_scales: tuple[float, ...], pool:
     pooled = pool(torch.cat(linear, dim=1))
     del linear  # what is pooled is needed no more at the picture's size: memory is that of a few channels
     alphas = torch.tensor(energy_scales, dtype=image.dtype, device=image.device)
-    smoothed = domain.smooth(value, alphas[:, None]).unbind(dim=1)
-    for u in smoothed:
-        squares.append(
-            pool(torch.cat([domain.derivative(u, angle).square() for angle in range(len(DIRECTIONS))], dim=1))
-        )
-    squares += [pool((fine - coarse).square()) for fine, coarse in pairwise(smoothed)]
+    smoothed = domain.smooth(value, alphas[:, None]).squeeze(2)
+    along = [pool(domain.derivative(smoothed, angle).square()) for angle in range(len(DIRECTIONS))]
+    squares.append(torch.stack(along, dim=2).flatten(1, 2))  # scale by scale
+    if len(energy_scales) > 1:
+        squares.append(pool((smoothed[:, :-1] - smoothed[:, 1:]).square()))
     energy = 0.5 * (torch.cat(squares, dim=1) + ENERGY_FLOOR**2).log()
     return torch.cat([pooled, energy], dim=1)
 

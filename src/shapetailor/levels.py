@@ -43,9 +43,11 @@ class TwoLevels:
     def compact(self, image: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Compute descriptors of blocks, (n, D + planes), and pixels' rows, (1, H, W); see `STDNN.compact`."""
         rows, row_of_pixel = self.fine.compact(image[:, : -self.planes], labels)
-        inside = labels >= 0
-        first = rows.new_zeros(len(rows), self.planes)
-        first[row_of_pixel[inside]] = image[:, -self.planes :].movedim(1, 3)[inside]
+        pixels = (labels >= 0).flatten().nonzero().squeeze(1)
+        # Any pixel of a block says what all of it would; rows without pixels mean nothing.
+        pixel_of_row = pixels.new_zeros(len(rows))
+        pixel_of_row[row_of_pixel.flatten()[pixels]] = pixels
+        first = image[0, -self.planes :].flatten(1).index_select(1, pixel_of_row).T
         return torch.cat([rows, first], dim=1), row_of_pixel
 
 
