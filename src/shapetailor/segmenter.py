@@ -297,4 +297,6 @@ def _start(
         candidates.append(starts.ncut_start(whole, count, rng))
     if start in ("best", "kmeans"):
         candidates.append(starts.kmeans_start(whole, count, rng))
+    if len(candidates) == 1:
+        return candidates[0], count
     return min(candidates, key=lambda labels: starts.within_energy(whole, labels)), count

@@ -98,7 +98,8 @@ class Tailor:
         self.sigma, self.rim = sigma, rim
         self._compact = getattr(descriptors, "compact", None) if align > 1 else None
         self._canvas = image.new_empty((1, image.shape[1], 0, 0))
-        self._varying = [c for c, plane in enumerate(image[0]) if not bool((plane == plane[0, 0]).all())]
+        planes = image[0].flatten(1)
+        self._varying = (planes.amin(dim=1) != planes.amax(dim=1)).nonzero().squeeze(1).tolist()
         self.whole = None if tailored else self._compute(image, np.zeros(image.shape[2:], np.int64))
 
     def start(self, labels: Labels) -> dict[int, Region]:

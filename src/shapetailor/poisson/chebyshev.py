@@ -7,6 +7,7 @@ another's, and the work is known before it starts.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import acosh, ceil, log, sqrt
 
 import numpy as np
@@ -33,6 +34,7 @@ def step_count(kappa: float, reduction: float) -> int:
     return max(1, ceil(acosh(1.0 / reduction) / acosh((kappa + 1.0) / (kappa - 1.0))))
 
 
+@lru_cache(maxsize=256)  # a network's many channels have few alphas
 def step_weights(kappa: float, steps: int) -> tuple[float, NDArray[np.float64]]:
     """Return γ and ω_1..ω_k of ``u_{k+1} = u_{k−1} + ω_{k+1} (γ r_k + u_k − u_{k−1})`` (Golub & Varga 1961)."""
     theta, delta = (kappa + 1.0) / 2.0, (kappa - 1.0) / 2.0
@@ -40,6 +42,7 @@ def step_weights(kappa: float, steps: int) -> tuple[float, NDArray[np.float64]]:
     weights = np.ones(steps)
     for k in range(1, steps):
         weights[k] = 1.0 / (1.0 - weights[k - 1] * ratio / (2.0 if k == 1 else 4.0))
+    weights.setflags(write=False)
     return 1.0 / theta, weights
 
 
