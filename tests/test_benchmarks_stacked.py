@@ -12,9 +12,10 @@ import pytest
 import torch
 
 from shapetailor import STDNN, STDNNConfig, augment
+from shapetailor.baselines.stld import STLD
 from shapetailor.checkpoint import load_model
 from shapetailor.clustering import spectrum
-from shapetailor.datasets import FAMILIES, mosaic, texture
+from shapetailor.datasets import FAMILIES, Sample, mosaic, texture
 from shapetailor.images import write_image, write_labels
 from shapetailor.loss import separation_loss
 
@@ -169,3 +170,25 @@ def test_a_tiny_run_trains_measures_and_chooses(script, data, monkeypatch, capsy
     printed = capsys.readouterr().out
     assert "| cut, σ² = .1 |" in printed
     assert "Best on even images: " in printed
+
+
+@pytest.mark.parametrize("kind", ["texture", "stld"])
+def test_grown_descriptors_have_larger_alphas_and_nothing_else(script, kind):
+    net = load_model("texture")[0] if kind == "texture" else STLD(3)
+    scales = {f: script("growing_alphas").grown(net, f).net.rescaled(256).config.scales for f in (1, 4)}
+    np.testing.assert_allclose(scales[4], 4 * np.array(scales[1]))
+    assert scales[1] == net.rescaled(256).config.scales
+    if kind == "texture":
+        grown = script("growing_alphas").grown(net, 4).net.rescaled(256)
+        assert [layer.fixed for layer in grown.stages] == [tuple(4 * a for a in layer.fixed) for layer in net.stages]
+        assert grown.fine is None
+        assert net.fine is not None
+
+
+def test_growing_alphas_compares_every_way_on_a_picture(script):
+    truth = np.repeat([[0] * 24 + [1] * 24], 48, axis=0)
+    image = np.where(truth == 0, 60, 180).astype(np.uint8)
+    image += np.random.default_rng(0).integers(0, 20, image.shape, dtype=np.uint8)
+    found = script("growing_alphas").coverings(load_model("texture")[0], Sample(image, (truth,), "halves"))
+    assert len(found) == 10
+    assert min(found["×1, start"], found["×1, joint"]) > 0.95

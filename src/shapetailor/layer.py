@@ -67,6 +67,8 @@ class Layer(nn.Module):
     def solve_inputs(self, x: Tensor, domain: Domain) -> Tensor:
         """Return ``W·T[x]`` with the solve before the map: each input at the α of each group of outputs."""
         transformed = self.transform(x, domain)
+        if transformed.shape[1] == 1:
+            return _pointwise(self.weight, transformed[:, 0])
         groups = zip(self.weight.tensor_split(transformed.shape[1]), transformed.unbind(1), strict=True)
         return torch.cat([_pointwise(weight, part) for weight, part in groups], dim=1)
 

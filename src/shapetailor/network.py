@@ -139,7 +139,7 @@ class STDNN(nn.Module):
         """The learned maps with their solves, between standardisation and head."""
         x = self.standardise(x)
         for stage in self.stages[:-1]:
-            x = stage(x, domain).relu()
+            x = stage(x, domain).relu_()
         out: Tensor = self.stages[-1](x, domain)
         return out
 
