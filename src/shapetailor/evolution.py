@@ -78,7 +78,7 @@ class EvolutionConfig:
     gradient: Gradient = "paper"
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.iterations, int) and self.iterations >= 0):
+        if not (isinstance(self.iterations, (int, np.integer)) and self.iterations >= 0):
             raise ValueError(f"iterations must be a whole number from 0 on, got {self.iterations}")
         if not 0 <= self.beta < inf:
             raise ValueError(f"beta must be finite and not negative, got {self.beta}")

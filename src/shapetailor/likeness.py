@@ -45,7 +45,7 @@ class Claim(NamedTuple):
     Attributes
     ----------
     rows : ndarray, (n,)
-        Which of the contested pixels these are, in order.
+        Which of the contested pixels these are.
     cost : ndarray, (n,)
         The region's costs, over `TEMPERATURE`, above the least that any region has there.
     """
