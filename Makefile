@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 # Threads that spin while they wait make small tensor operations ten times slower on a machine that is shared.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint texture clean
 .DELETE_ON_ERROR:
 
 demo: $(STAMP)
@@ -25,6 +25,21 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
+
+# The shipped model from its data (docs/models.md): make texture RWTSD=DIR MULTI_REGION=DIR BRODATZ=DIR
+# Stopped, the same command goes on where it was. FIRST and SECOND are for shorter tries.
+FIRST  ?= --most 500 --steps 4000 --batch 24 --samples 7000 --validate-every 400
+SECOND ?= --most 500 --steps 1400 --samples 1400
+MADE   := out/texture
+FOLDERS = --data $(RWTSD) $(MULTI_REGION) $(MADE)/mosaics
+
+texture: $(STAMP)
+	@test -d "$(RWTSD)" -a -d "$(MULTI_REGION)" -a -d "$(BRODATZ)" || \
+	{ echo "make texture needs folders: RWTSD=DIR MULTI_REGION=DIR BRODATZ=DIR" >&2; exit 2; }
+	test -d $(MADE)/mosaics || { rm -rf $(MADE)/part && $(BIN)/shapetailor data mosaics --textures "$(BRODATZ)" \
+	--part train --count 300 --regions 2-5 --out $(MADE)/part && mv $(MADE)/part $(MADE)/mosaics; }
+	$(BIN)/shapetailor train $(FOLDERS) $(FIRST) --seed 0 --resume --out $(MADE)/first.safetensors
+	$(BIN)/shapetailor sharpen $(MADE)/first.safetensors $(FOLDERS) $(SECOND) --resume --out $(MADE)/texture.safetensors
 
 clean:
 	rm -rf $(VENV) out .mypy_cache .pytest_cache .ruff_cache
