@@ -16,13 +16,13 @@ from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
+from joint_evolution import tested_halves, validation_mosaics
 from tqdm import tqdm
 
 from shapetailor import STDNN, EvolutionConfig, Segmenter, metrics
 from shapetailor.baselines.stld import STLD
 from shapetailor.checkpoint import load_model
-from shapetailor.datasets import RWTSD, Sample, SyntheticMultiRegion
-from shapetailor.experiments.suite import halves
+from shapetailor.datasets import Sample
 
 FACTORS = (1, 4, 16)
 STILL, FIXED, JOINT = EvolutionConfig(iterations=0), EvolutionConfig(tailored=False), EvolutionConfig()
@@ -41,16 +41,17 @@ def coverings(net: STDNN | STLD, sample: Sample) -> dict[str, float]:
     """Segment a picture in every way."""
     truth, segmenters = sample.truths[0], {factor: grown(net, factor) for factor in FACTORS}
     count = int(truth.max()) + 1
-    found, start = {}, None
-    for factor, segmenter in segmenters.items():
-        found[f"×{factor}, start"] = segmenter.segment(sample.image, count, start="kmeans", evolution=STILL).labels
-        start = found["×1, start"] if start is None else start
-    labels = start
+    found = {
+        f"×{factor}, start": segmenter.segment(sample.image, count, start="kmeans", evolution=STILL).labels
+        for factor, segmenter in segmenters.items()
+    }
+    start = last = found["×1, start"]
     for factor, segmenter in segmenters.items():
         found[f"×{factor}, fixed"] = segmenter.segment(sample.image, init=start, evolution=FIXED).labels
-        found[f"×{factor}, joint"] = segmenter.segment(sample.image, init=start, evolution=JOINT).labels
-        labels = segmenter.segment(sample.image, init=labels, evolution=JOINT).labels
-    found["in turn, joint"] = labels
+        joint = segmenter.segment(sample.image, init=start, evolution=JOINT).labels
+        found[f"×{factor}, joint"] = joint
+        last = joint if last is start else segmenter.segment(sample.image, init=last, evolution=JOINT).labels
+    found["in turn, joint"] = last
     return {way: metrics.covering(each, truth) for way, each in found.items()}
 
 
@@ -76,14 +77,9 @@ def main() -> None:
     args = parser.parse_args()
     nets = [STLD(3) if args.stld else load_model(model)[0] for model in args.model]
     if args.rwtsd:
-        photographs = RWTSD(args.rwtsd)
-        halved = [halves(len(photographs), seed)[1][:: args.every] for seed in range(len(nets))]
-        tested = [[photographs[i] for i in half] for half in halved]
-        compare("RWTSD", nets, tested)
+        compare("RWTSD", nets, tested_halves(args.rwtsd, len(nets), args.every))
     if args.multi_region:
-        mosaics = SyntheticMultiRegion(args.multi_region, "val")
-        chosen = [mosaics[i] for i in range(0, len(mosaics), args.every)]
-        compare("multi-region", nets[:1], [chosen])
+        compare("multi-region", nets, len(nets) * [validation_mosaics(args.multi_region, args.every)])
 
 
 if __name__ == "__main__":
