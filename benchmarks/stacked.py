@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from shapetailor import STDNN
 from shapetailor.bank import Blocks
-from shapetailor.domain import Domain
 from shapetailor.layer import Layer
 
 
@@ -26,28 +25,18 @@ class StackedLayer(Layer):
         first = layers[0]
         each_input = bool(first.fixed) and not first.groups
         super().__init__(first.inputs, first.outputs, first.fixed, each_input=each_input, derivatives=first.maps == 3)
+        self.maps_first = bool(self.groups)
         self.weight = nn.Parameter(torch.stack([each.weight.detach() for each in layers]))
         self.bias = nn.Parameter(torch.stack([each.bias.detach() for each in layers]))
 
-    def forward(self, x: Tensor, domain: Domain) -> Tensor:
-        """Map (M·B, inputs, H, W) to (M·B, outputs, H, W)."""
-        values = self.linear(x, domain).unflatten(0, (len(self.weight), -1))
-        return (values + self.bias[:, None, :, None, None]).flatten(0, 1)
+    def after(self, x: Tensor) -> Tensor:
+        """Map (M·B, channels, n) to (M·B, outputs, n)."""
+        values = self._mapped(x).unflatten(0, (len(self.weight), -1))
+        return (values + self.bias[:, None, :, None]).flatten(0, 1)
 
-    def linear(self, x: Tensor, domain: Domain) -> Tensor:
-        """Return each network's ``W·T[x]``; solve and map are ordered as is cheaper, like `Layer`'s."""
-        if self.groups:
-            return self.solve_outputs(x, domain)
-        return _pointwise(self.weight, self.transform(x, domain)[:, 0])
-
-    def solve_outputs(self, x: Tensor, domain: Domain) -> Tensor:
-        """As `Layer.solve_outputs`, with a matrix for each network."""
-        weight = self.weight.unflatten(2, (self.maps, self.inputs)).transpose(1, 2).flatten(1, 2)
-        u = domain.smooth(_pointwise(weight, x), self.alphas[self.group_of_output].repeat(self.maps))
-        if self.maps == 1:
-            return u
-        value, across, up = u.chunk(3, dim=1)
-        return value + domain.derivative(across, 0) + domain.derivative(up, 2)
+    def _product(self, weight: Tensor, x: Tensor) -> Tensor:
+        """Apply (M, O, I) matrices to (M·B, I, n)."""
+        return (weight[:, None] @ x.unflatten(0, (len(weight), -1))).flatten(0, 1)
 
 
 class Stack(STDNN):
@@ -98,9 +87,3 @@ class Stack(STDNN):
             found = self.embed(channels.repeat(len(self), 1, 1, 1), regions.repeat(len(self), 1, 1))
             made.append(found.unflatten(0, (len(self), -1)).half().cpu())
         return torch.cat(made, dim=1)
-
-
-def _pointwise(weight: Tensor, x: Tensor) -> Tensor:
-    """Apply (M, O, I) matrices to (M·B, I, H, W)."""
-    values = x.flatten(2).unflatten(0, (len(weight), -1))
-    return (weight[:, None] @ values).flatten(0, 1).unflatten(2, x.shape[2:])

@@ -182,8 +182,10 @@ def test_solving_before_or_after_the_linear_map_is_the_same(inputs, outputs, pde
     layer = Layer(inputs, outputs, alphas, derivatives=derivatives).double()
     domain = Domain(regions(6, images=2), torch.float64, tol=1e-12, pde=pde)
     x = torch.where(domain.inside[:, None], torch.randn(2, inputs, 13, 11, dtype=torch.float64), 0)
-    before, after = layer.solve_inputs(x, domain), layer.solve_outputs(x, domain)
-    torch.testing.assert_close(before, after, rtol=1e-9, atol=1e-9)
+    found = []
+    for layer.maps_first in (False, True):
+        found.append(layer(x, domain))
+    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
 
 
 def test_the_smaller_side_is_solved(monkeypatch):

@@ -11,9 +11,12 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .poisson.cpu import in_threads
+from .poisson.threads import in_threads, thread_count
 
 Array = NDArray[Any]
+
+#: Pixels times channels that are done sooner than another thread would begin to.
+FEW = 2**20
 
 
 def compiled_derivative(x: Tensor, labels: Tensor, step: tuple[int, int], length: float) -> Tensor:
@@ -31,7 +34,7 @@ def compiled_derivative(x: Tensor, labels: Tensor, step: tuple[int, int], length
     planes = values.reshape(len(values), -1, *values.shape[-2:])
     out = np.empty_like(planes)
     unit = values.dtype.type(length)
-    parts = max(1, min(torch.get_num_threads(), planes.shape[1]))
+    parts = min(thread_count(), planes.shape[1]) if planes.size > FEW else 1
     tasks = [
         partial(_difference, image[part::parts], owners, *step, unit, values.dtype.type(2) * unit, answer[part::parts])
         for image, owners, answer in zip(planes, labels.numpy(), out, strict=True)
@@ -52,28 +55,38 @@ def _difference(x: Array, labels: Array, down: int, right: int, one: Any, two: A
         before, after = row - down, row + down
         before = before if 0 <= before < height else row
         after = after if 0 <= after < height else row
+        _link(labels[row], labels[after], right, (after != row) | (down == 0), ahead)
+        _link(labels[row], labels[before], -right, (before != row) | (down == 0), behind)
         for i in range(width):
-            label = labels[row, i]
-            there, back = i + right, i - right
-            ahead[i] = label >= 0 and 0 <= row + down < height and 0 <= there < width and labels[after, there] == label
-            behind[i] = label >= 0 and 0 <= row - down < height and 0 <= back < width and labels[before, back] == label
-            divisor[i] = two if ahead[i] and behind[i] else one
+            divisor[i] = two if ahead[i] & behind[i] else one
         for channel in range(channels):
             _difference_of_row(
                 x[channel, row], x[channel, after], x[channel, before], right, ahead, behind, divisor, out[channel, row]
             )
 
 
-@njit(nogil=True, cache=True, inline="never")
+@njit(nogil=True, cache=True)
+def _link(here: Array, there: Array, right: int, exists: bool, linked: Array) -> None:
+    """Which pixels of a row belong together with those so far to the right in another one, if it exists."""
+    lo, hi = max(0, -right), len(here) - max(0, right)
+    linked[:lo] = False
+    linked[hi:] = False
+    first, second, out = here[lo:hi], there[lo + right : hi + right], linked[lo:hi]
+    for i in range(len(first)):
+        out[i] = exists & (first[i] >= 0) & (first[i] == second[i])
+
+
+@njit(nogil=True, error_model="numpy", cache=True, inline="never")
 def _difference_of_row(
     here: Array, after: Array, before: Array, right: int, ahead: Array, behind: Array, divisor: Array, out: Array
 ) -> None:
-    last = len(here) - 1
     none = out.dtype.type(0)  # not a product with 0: what is not linked may be NaN
-    for i in range(1, last):
-        forward = after[i + right] - here[i] if ahead[i] else none
-        backward = here[i] - before[i - right] if behind[i] else none
-        out[i] = (forward + backward) / divisor[i]
+    last = len(here) - 1
+    x, a, b, length, to = here[1:last], ahead[1:last], behind[1:last], divisor[1:last], out[1:last]
+    upper, lower = after[1 + right : last + right], before[1 - right : last - right]
+    for i in range(len(x)):
+        forward, backward = upper[i] - x[i], x[i] - lower[i]
+        to[i] = ((forward if a[i] else none) + (backward if b[i] else none)) / length[i]
     for i in (0, last):
         forward = after[i + right] - here[i] if ahead[i] else none
         backward = here[i] - before[i - right] if behind[i] else none

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from importlib.util import find_spec
 from math import sqrt
@@ -22,10 +23,28 @@ DIRECTIONS = ((0, 1), (-1, 1), (-1, 0), (-1, -1))
 HEAT_STEPS = 4
 
 
+class Memory:
+    """First guesses for the solves of one pass through a network, and their solutions, in their order.
+
+    Parameters
+    ----------
+    guesses : sequence of Tensor
+        Of the solutions' shapes; none at all: there is nothing to go by.
+    """
+
+    def __init__(self, guesses: Sequence[Tensor] = ()) -> None:
+        self.guesses, self.solutions = guesses, list[Tensor]()
+
+    def recall(self) -> Tensor | None:
+        """Return the guess for the solve that comes next."""
+        return self.guesses[len(self.solutions)] if self.guesses else None
+
+
 class Domain:
     """Label maps (B, H, W) with what is derived from them once: edges for the solves, neighbours for differences.
 
-    Two pixels belong together iff their labels are equal and >= 0, diagonal neighbours as well.
+    Two pixels belong together iff their labels are equal and >= 0, diagonal neighbours as well. With a `memory`, solves
+    of the Poisson equation start from its guesses and leave their solutions in it.
     """
 
     def __init__(
@@ -36,7 +55,9 @@ class Domain:
         tol: float = 1e-4,
         backend: Backend = "auto",
         pde: Pde = "poisson",
+        memory: Memory | None = None,
     ) -> None:
+        self.memory = memory
         self.labels, self.inside = labels, labels >= 0
         self.tol, self.backend, self.pde = tol, backend, pde
         self.dtype = dtype
@@ -50,7 +71,11 @@ class Domain:
     def smooth(self, x: Tensor, alpha: Tensor) -> Tensor:
         """Smooth (B, C, H, W) at alpha () or (C,), or (A, 1) for several scales: (B, A, C, H, W)."""
         if self.pde == "poisson":
-            return smooth(x, self.edges, alpha, self.tol, backend=self.backend)
+            guess = None if self.memory is None else self.memory.recall()
+            u = smooth(x, self.edges, alpha, self.tol, guess=guess, backend=self.backend)
+            if self.memory is not None:
+                self.memory.solutions.append(u)
+            return u
         step = alpha / HEAT_STEPS
         u = smooth(x, self.edges, step, self.tol, backend=self.backend)
         shape = u.shape
@@ -66,7 +91,7 @@ class Domain:
         Central where both neighbours belong to the pixel's region, one-sided where one does, 0 where none does.
         """
         step = DIRECTIONS[angle]
-        if _plain(x):
+        if is_plain(x):
             from .differences import compiled_derivative
 
             return compiled_derivative(x, self.labels, step, _length(step))
@@ -96,7 +121,7 @@ def _length(step: tuple[int, int]) -> float:
     return sqrt(step[0] ** 2 + step[1] ** 2)
 
 
-def _plain(x: Tensor) -> bool:
+def is_plain(x: Tensor) -> bool:
     """Whether compiled code may read x: on the CPU, with numba there, and with nothing that records or maps over it."""
     return (
         x.device.type == "cpu"

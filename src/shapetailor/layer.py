@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import sqrt
 
 import torch
 from torch import Tensor, nn
 
-from .domain import Domain
+from .domain import Domain, is_plain
+from .poisson.threads import in_threads, thread_count
+
+#: A function of pixels, (B, channels, n) → (B, other channels, n).
+Step = Callable[[Tensor], Tensor]
+#: Pixels that are mapped at a time, a quarter of all within these bounds.
+LEAST, MOST = 1024, 4096
 
 
 class Layer(nn.Module):
@@ -21,6 +28,14 @@ class Layer(nn.Module):
       Solve and pointwise map commute then, ``W·A⁻¹x + b = A⁻¹(Wx) + b``, and the solve goes where channels are fewer.
 
     Without alphas, T is the identity.
+
+    A layer is `before`, `solve`, `after`. The first and the last are pointwise: what comes between one layer's solve
+    and the next one's can be done in one go (`pointwise`).
+
+    Attributes
+    ----------
+    maps_first : bool
+        Whether W comes before the solve.
     """
 
     def __init__(
@@ -37,6 +52,7 @@ class Layer(nn.Module):
         self.inputs, self.outputs, self.maps = inputs, outputs, 3 if derivatives else 1
         self.fixed, self.groups = tuple(alphas), 0 if each_input else len(alphas)
         self.log_alphas = nn.Parameter(torch.tensor(alphas).log()) if learnable and alphas else None
+        self.maps_first = bool(self.groups) and inputs * self.groups >= outputs * self.maps
         fan_in = inputs * self.maps * (len(alphas) if each_input else 1)
         self.weight = nn.Parameter(torch.randn(outputs, fan_in) * sqrt(2 / fan_in))
         self.bias = nn.Parameter(torch.zeros(outputs))
@@ -56,30 +72,47 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, domain: Domain) -> Tensor:
         """Map (B, inputs, H, W) to (B, outputs, H, W)."""
-        return self.linear(x, domain) + self.bias[:, None, None]
+        return pointwise([self.after], self.solve(pointwise(self.before, x), domain))
 
     def linear(self, x: Tensor, domain: Domain) -> Tensor:
-        """Return ``W·T[x]``, solving where there is less to solve."""
-        if self.groups and self.inputs * self.groups >= self.outputs * self.maps:
-            return self.solve_outputs(x, domain)
-        return self.solve_inputs(x, domain)
+        """Return ``W·T[x]``, the same without the bias."""
+        return pointwise([self._mapped], self.solve(pointwise(self.before, x), domain))
 
-    def solve_inputs(self, x: Tensor, domain: Domain) -> Tensor:
-        """Return ``W·T[x]`` with the solve before the map: each input at the α of each group of outputs."""
-        transformed = self.transform(x, domain)
-        if transformed.shape[1] == 1:
-            return _pointwise(self.weight, transformed[:, 0])
-        groups = zip(self.weight.tensor_split(transformed.shape[1]), transformed.unbind(1), strict=True)
-        return torch.cat([_pointwise(weight, part) for weight, part in groups], dim=1)
+    @property
+    def before(self) -> list[Step]:
+        """What maps (B, inputs, n) to what is solved for: each output, and what its derivatives are taken of."""
+        if not self.maps_first:
+            return []
+        weight = self.weight.unflatten(-1, (self.maps, self.inputs)).transpose(-3, -2).flatten(-3, -2)
+        return [partial(self._product, weight)]
 
-    def solve_outputs(self, x: Tensor, domain: Domain) -> Tensor:
-        """Return ``W·T[x]`` with the solve after the map: each output, and its derivatives, at the output's α."""
-        weight = self.weight.unflatten(1, (self.maps, self.inputs)).transpose(0, 1).flatten(0, 1)
-        u = domain.smooth(_pointwise(weight, x), self.alphas[self.group_of_output].repeat(self.maps))
+    def solve(self, x: Tensor, domain: Domain) -> Tensor:
+        """Smooth the inputs, or what `before` made of them, as (B, channels, H, W), and differentiate."""
+        if not self.maps_first:
+            return self.transform(x, domain).flatten(1, 2)
+        u = domain.smooth(x, self.alphas[self.group_of_output].repeat(self.maps))
         if self.maps == 1:
             return u
         value, across, up = u.chunk(3, dim=1)
         return value + domain.derivative(across, 0) + domain.derivative(up, 2)
+
+    def after(self, x: Tensor) -> Tensor:
+        """Map what `solve` returned, as (B, channels, n), to (B, outputs, n)."""
+        if self.maps_first or self.groups > 1 or len(x) > 1:
+            return self._mapped(x) + self.bias[:, None]
+        return torch.addmm(self.bias[:, None], self.weight, x[0])[None]
+
+    def _mapped(self, x: Tensor) -> Tensor:
+        if self.maps_first:
+            return x
+        if self.groups < 2:
+            return self._product(self.weight, x)
+        parts = zip(self.weight.tensor_split(self.groups), x.chunk(self.groups, dim=1), strict=True)
+        return torch.cat([self._product(weight, part) for weight, part in parts], dim=1)
+
+    def _product(self, weight: Tensor, x: Tensor) -> Tensor:
+        product: Tensor = weight @ x if len(x) > 1 else (weight @ x[0])[None]
+        return product
 
     def transform(self, x: Tensor, domain: Domain) -> Tensor:
         """Return T[x], what W reads, for each group of outputs: (B, groups or 1, fan-in, H, W)."""
@@ -89,8 +122,38 @@ class Layer(nn.Module):
         parts = [u] if self.maps == 1 else [u, domain.derivative(u, 0), domain.derivative(u, 2)]
         if self.groups:
             return torch.cat(parts, dim=2)
-        return torch.stack(parts, dim=1).flatten(1, 3)[:, None]
+        return (torch.stack(parts, dim=1).flatten(1, 2) if len(parts) > 1 else u).flatten(1, 2)[:, None]
 
 
-def _pointwise(weight: Tensor, x: Tensor) -> Tensor:
-    return (weight @ x.flatten(2)).reshape(x.shape[0], -1, *x.shape[2:])
+def pointwise(steps: Sequence[Step], x: Tensor) -> Tensor:
+    """Apply functions of pixels, one after the other, to (B, channels, H, W).
+
+    Where no gradient is wanted, on the CPU, a few pixels at a time: what lies between the functions stays in the cache.
+    """
+    pixels = x.flatten(2)
+    count = pixels.shape[2]
+    size = min(max(-(-count // 4), LEAST), MOST)
+    if not steps or not is_plain(x) or count <= size:
+        return _unflat(_applied(steps, pixels), x)
+    first = _applied(steps, pixels[:, :, :size])
+    out = first.new_empty(*first.shape[:2], count)
+    out[:, :, :size] = first
+    threads = thread_count()
+
+    def task(number: int) -> None:
+        with torch.no_grad():
+            for lo in range(size * (number + 1), count, size * threads):
+                out[:, :, lo : lo + size] = _applied(steps, pixels[:, :, lo : lo + size])
+
+    in_threads(partial(task, number) for number in range(threads))
+    return _unflat(out, x)
+
+
+def _unflat(pixels: Tensor, like: Tensor) -> Tensor:
+    return pixels.reshape(*pixels.shape[:2], *like.shape[2:])
+
+
+def _applied(steps: Sequence[Step], x: Tensor) -> Tensor:
+    for step in steps:
+        x = step(x)
+    return x

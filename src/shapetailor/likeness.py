@@ -20,11 +20,10 @@ from math import exp
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numba import njit
 from numpy.typing import NDArray
 
-from .poisson.cpu import in_threads
+from .poisson.threads import in_threads, thread_count
 from .tailoring import Labels, Region
 
 Floats = NDArray[np.float32]
@@ -147,7 +146,7 @@ def _weights(seen: Floats, places: Numbers, offsets: Numbers) -> Floats:
 
 def _parts(count: int) -> list[slice]:
     """Share so many pixels among the threads."""
-    ends = np.linspace(0, count, torch.get_num_threads() + 1).astype(int).tolist()
+    ends = np.linspace(0, count, thread_count() + 1).astype(int).tolist()
     return [slice(*each) for each in pairwise(ends)]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import dataclass
 from math import log
@@ -12,10 +13,11 @@ from torch import Tensor, nn
 
 from . import features
 from .config import STDNNConfig
-from .domain import Domain
-from .layer import Layer
+from .domain import Domain, Memory, is_plain
+from .layer import Layer, Step, pointwise
 from .poisson import Edges
 from .poisson.solve import Backend
+from .poisson.threads import without_torch
 from .pooling import Pooling
 
 __all__ = ["STDNN", "Grid", "STDNNConfig"]
@@ -118,6 +120,18 @@ class STDNN(nn.Module):
             grid.native.edges = edges
         return self.finish(self._maps(self.channels(image, grid), grid.layers), grid)
 
+    def warm(self, image: Tensor, labels: Tensor, guesses: Sequence[Tensor] = ()) -> tuple[Tensor, list[Tensor]]:
+        """Compute descriptors like `forward`, and the solutions of all solves, in their order.
+
+        Solutions for nearly the same regions are `guesses` that save time, where there is one for each solve. There are
+        none to be had where the solver would take no guess.
+        """
+        if not self._compiled(image):
+            return self(image, labels), []
+        grid = self.grid(image, labels)
+        grid.layers.memory = memory = Memory(guesses)
+        return self.finish(self._maps(self.channels(image, grid), grid.layers), grid), memory.solutions
+
     def compact(self, image: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Compute descriptors like `forward`, of blocks where pixels share them: (n, D), and pixels' rows (B, H, W).
 
@@ -137,11 +151,16 @@ class STDNN(nn.Module):
 
     def _maps(self, x: Tensor, domain: Domain) -> Tensor:
         """The learned maps with their solves, between standardisation and head."""
-        x = self.standardise(x)
-        for stage in self.stages[:-1]:
-            x = stage(x, domain).relu_()
-        out: Tensor = self.stages[-1](x, domain)
-        return out
+        with without_torch() if self._compiled(x) else nullcontext():
+            x, steps = self.standardise(x), list[Step]()
+            for stage in self.stages:
+                x = stage.solve(pointwise([*steps, *stage.before], x), domain)
+                steps = [stage.after, torch.relu_]
+            return pointwise(steps[:1], x)
+
+    def _compiled(self, x: Tensor) -> bool:
+        """Whether solves are done by compiled code."""
+        return is_plain(x) and self.backend not in ("torch", "dense")
 
     def _head(self, x: Tensor) -> Tensor:
         if self.config.head == "softmax":

@@ -21,6 +21,7 @@ from .means import cell_side, local_means
 from .packing import Layout, group
 from .regions import Box
 from .shapes import Shape, boxes_of, shape_of, widened
+from .solved import Solved
 
 Labels = NDArray[np.int64]
 Array = NDArray[np.float64]
@@ -28,10 +29,12 @@ Mask = NDArray[np.bool_]
 #: image (1, C, H, W) and labels (1, H, W) → descriptors (1, D, H, W), zero where labels are negative
 Descriptors = Callable[[Tensor, Tensor], Tensor]
 
-#: Pixels that take as long as a further call of a network does.
-OVERHEAD = 2**14
+#: Pixels that take as long as a further call of a network does, and of one on blocks of pixels.
+OVERHEAD, BLOCK_OVERHEAD = 2**13, 2**14
 #: Most pixels of a canvas that several regions share, for the sake of memory.
 CANVAS = 2**20
+#: Most pixels of a canvas whose solutions are kept for the next iteration, for the sake of memory.
+REMEMBERED = 2**19
 #: Pixels whose costs are computed at once.
 CHUNK = 2**15
 
@@ -97,6 +100,8 @@ class Tailor:
         self.image, self.descriptors, self.reach, self.align = image, descriptors, reach, align
         self.sigma, self.rim = sigma, rim
         self._compact = getattr(descriptors, "compact", None) if align > 1 else None
+        self._warm = getattr(descriptors, "warm", None) if align == 1 else None
+        self._solved = Solved()
         self._canvas = image.new_empty((1, image.shape[1], 0, 0))
         planes = image[0].flatten(1)
         self._varying = (planes.amin(dim=1) != planes.amax(dim=1)).nonzero().squeeze(1).tolist()
@@ -120,16 +125,17 @@ class Tailor:
         found = {}
         for i in wide.keys() - shared:
             shape = shape_of(labels, i, wide[i], self.reach, self.rim)
-            found[i] = self._region(shape, self._cost_alone(shape))
+            found[i] = self._region(shape, self._cost_alone(i, shape))
         shapes = {i: shape_of(labels, i, wide[i], self.reach, self.rim) for i in wide if i in shared}
         numbers = list(shapes)
-        for members, layout in group([shapes[i].dilated for i in numbers], OVERHEAD, CANVAS, max(1, self.align)):
-            together = [shapes[numbers[k]] for k in members]
-            for k, shape, cost in zip(members, together, self._costs(together, layout), strict=True):
-                found[numbers[k]] = self._region(shape, cost)
+        overhead = OVERHEAD if self._compact is None else BLOCK_OVERHEAD
+        for members, layout in group([shapes[i].dilated for i in numbers], overhead, CANVAS, max(1, self.align)):
+            together = {numbers[k]: shapes[numbers[k]] for k in members}
+            for i, cost in zip(together, self._costs(together, layout), strict=True):
+                found[i] = self._region(shapes[i], cost)
         return {i: found[i] for i in boxes}
 
-    def _cost_alone(self, shape: Shape) -> NDArray[np.float32]:
+    def _cost_alone(self, number: int, shape: Shape) -> NDArray[np.float32]:
         """Steps 5 and 7, F_{R_i} in D(R_i), a_i and G_i, for one region: in its box."""
         if self.whole is not None:
             return self._cost(self.whole[(slice(None), *shape.box)], shape.core)
@@ -139,15 +145,15 @@ class Tailor:
             return self._cost(self._compute(self.image, labels)[(slice(None), *shape.box)], shape.core)
         labels = np.where(shape.dilated, 0, -1)
         place = (slice(0, labels.shape[0]), slice(0, labels.shape[1]))
-        return self._costs_on(self.image[(..., *shape.box)], labels, [shape], [place])[0]
+        return self._costs_on(self.image[(..., *shape.box)], labels, {number: shape}, [place])[0]
 
-    def _costs(self, shapes: list[Shape], layout: Layout) -> list[NDArray[np.float32]]:
+    def _costs(self, shapes: dict[int, Shape], layout: Layout) -> list[NDArray[np.float32]]:
         """The same for regions that share a canvas, where they cannot see each other."""
         if len(shapes) == 1:
-            return [self._cost_alone(shapes[0])]
+            return [self._cost_alone(*item) for item in shapes.items()]
         places = [
             (slice(y, y + shape.mask.shape[0]), slice(x, x + shape.mask.shape[1]))
-            for (y, x), shape in zip(layout.corners, shapes, strict=True)
+            for (y, x), shape in zip(layout.corners, shapes.values(), strict=True)
         ]
         # Blocks may go on beyond the picture's end, where boxes stop; what they miss is outside every region.
         height = max(layout.height, *(rows.stop for rows, _ in places))
@@ -157,7 +163,7 @@ class Tailor:
             size = np.maximum(self._canvas.shape[2:], labels.shape).tolist()
             self._canvas = self.image[:, :, :1, :1].repeat(1, 1, *size)  # constant channels are done with this
         canvas = self._canvas[:, :, :height, :width]
-        for number, (place, shape) in enumerate(zip(places, shapes, strict=True)):
+        for number, (place, shape) in enumerate(zip(places, shapes.values(), strict=True)):
             labels[place][shape.dilated] = number
             inside = self._tensor(shape.dilated)
             for channel in self._varying:
@@ -166,11 +172,18 @@ class Tailor:
         return self._costs_on(canvas, labels, shapes, places)
 
     def _costs_on(
-        self, canvas: Tensor, labels: Labels, shapes: list[Shape], places: list[Box]
+        self, canvas: Tensor, labels: Labels, shapes: dict[int, Shape], places: list[Box]
     ) -> list[NDArray[np.float32]]:
-        pairs = list(zip(places, shapes, strict=True))
+        pairs = list(zip(places, shapes.values(), strict=True))
         if self._compact is None:
-            found = self._compute(canvas, labels)
+            if self._warm is None or labels.size > REMEMBERED:
+                found = self._compute(canvas, labels)
+            else:
+                with torch.no_grad():
+                    guesses = self._solved.guesses(shapes, places, labels.shape)
+                    result, solutions = self._warm(canvas, self._tensor(labels)[None], guesses)
+                self._solved.keep(shapes, places, solutions)
+                found = result[0]
             return [self._cost(found[(slice(None), *place)], shape.core) for place, shape in pairs]
         with torch.no_grad():
             rows, row_of_pixel = self._compact(canvas, self._tensor(labels)[None])

@@ -123,6 +123,11 @@ class Counted:
         self._count(labels)
         return self.net.compact(image, labels)
 
+    def warm(self, image: Tensor, labels: Tensor, guesses: Sequence[Tensor] = ()) -> tuple[Tensor, list[Tensor]]:
+        """Describe pixels, from first guesses."""
+        self._count(labels)
+        return self.net.warm(image, labels, guesses)
+
     def _count(self, labels: Tensor) -> None:
         areas = self.areas if bool((labels != 0).any()) else self.wholes
         areas.append(int((labels >= 0).sum()))

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from math import ceil
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from . import chebyshev, kernels, multigrid
+from . import chebyshev, checkerboard, kernels, multigrid
 from .hierarchy import Hierarchy, build_hierarchy
-from .operator import Edges, largest_conductance
+from .operator import Edges, largest_conductance, smallest_conductance
 from .stats import FLOOR, Stats, combine
+from .threads import in_threads, thread_count
 
 Array = NDArray[Any]
 Task = Callable[[], tuple[str, int, float]]
-Result = TypeVar("Result")
 
-#: Condition number above which multigrid is the faster one, for one α and for several that share their terms.
-CROSSOVER, SHARED_CROSSOVER = 1700.0, 4500.0
+#: Condition number above which multigrid is the faster one.
+CROSSOVER = 6000.0
+#: Condition number, of the largest α, up to which several scales had better share the terms of one series.
+SHARED_CROSSOVER = 500.0
 #: Padded pixels times channels that one multigrid task may hold: channels share its overhead, memory limits them.
 LANE_PIXELS, FEWEST_LANES, MOST_LANES = 2**21, 8, 12
+#: Pixels times channels that are solved for sooner than another thread would begin to.
+FEW = 2**17
 #: Pixels times channels that a Chebyshev task may hold.
 TASK_PIXELS = 2**22
 
@@ -58,6 +60,17 @@ class Grid:
         """The components' stretches along the rows, and the number of components."""
         component, count = kernels.components(self.cx, self.cy)
         return kernels.runs_of(component), count
+
+    @cached_property
+    def spans(self) -> tuple[Array, Array]:
+        """The components' stretches inside the regions, as positions in (H, W), and the components' areas."""
+        runs, _ = self.runs
+        rows = runs[:, :1] // self.pitch - 1
+        spans = runs.copy()
+        spans[:, :2] -= self.pitch + 1 + 2 * rows
+        spans = spans[self.inside.reshape(-1)[spans[:, 0]]]
+        numbers, spans[:, 2] = np.unique(spans[:, 2], return_inverse=True)
+        return spans, np.bincount(spans[:, 2], spans[:, 1] - spans[:, 0], len(numbers))
 
     @property
     def edges(self) -> tuple[Array, Array, int]:
@@ -95,68 +108,29 @@ def _grids(edges: Edges, dtype: torch.dtype) -> list[Grid]:
     return grids
 
 
-@lru_cache(maxsize=1)
-def _pool(threads: int, process: int) -> ThreadPoolExecutor:
-    """Threads for the kernels, which release the interpreter's lock; a forked process gets its own."""
-    return ThreadPoolExecutor(threads, "shapetailor")
-
-
-def in_threads(tasks: Iterable[Callable[[], Result]]) -> list[Result]:
-    """Run tasks that release the interpreter's lock on as many threads as torch uses; their results in order."""
-    threads = torch.get_num_threads()
-    if threads == 1:
-        return [task() for task in tasks]
-    return list(_pool(threads, os.getpid()).map(lambda task: task(), tasks))
-
-
 def _chebyshev(
-    grid: Grid, alphas: Array, conductance: float, tol: float, x: Array, out: Array, max_steps: int
-) -> tuple[str, int, float]:
-    """Solve channels (n, H, W), each at its own α."""
-    kappas = [chebyshev.condition(alpha, conductance) for alpha in alphas.tolist()]
-    steps = np.array([min(chebyshev.step_count(kappa, tol), max_steps) for kappa in kappas])
-    gammas, omegas = np.empty(len(x), x.dtype), np.zeros((len(x), int(steps.max())), x.dtype)
-    for c, kappa in enumerate(kappas):
-        gammas[c], omegas[c, : steps[c]] = chebyshev.step_weights(kappa, int(steps[c]))
-    residual = kernels.chebyshev_channels(
-        x, grid.inside, *grid.edges, *grid.runs, alphas.astype(x.dtype), gammas, omegas, steps, out
-    )
-    return "chebyshev", int(steps.max()), float(residual)
-
-
-def _chebyshev_from(
-    grid: Grid, alpha: float, conductance: float, tol: float, x: Array, guess: Array, out: Array, max_steps: int
-) -> tuple[str, int, float]:
-    """Solve one channel from a first guess; each region takes as many steps as its own first residual asks for."""
-    dtype = x.dtype.type
-    (rhs,), (u,) = grid.pad([x]), grid.pad([guess])
-    kappa = chebyshev.condition(alpha, conductance)
-    scratch = np.zeros_like(rhs)
-    kernels.residual(u, rhs, *grid.edges, grid.pitch, grid.size - grid.pitch, dtype(alpha), scratch)
-    counts, steps = _counts(grid, rhs, scratch, kappa, tol)
-    steps = min(steps, max_steps)
-    gamma, omegas = chebyshev.step_weights(kappa, steps)
-    other = u.copy()
-    kernels.chebyshev(u, other, rhs, *grid.edges, dtype(alpha), dtype(gamma), omegas.astype(x.dtype), counts)
-    if steps % 2:
-        u, other = other, u
-    out[...] = grid.unpad(u)
-    return "chebyshev", steps, float(kernels.residual_norm(u, rhs, *grid.edges, dtype(alpha), other))
-
-
-def _counts(grid: Grid, rhs: Array, residual: Array, kappa: float, tol: float) -> tuple[Array, int]:
-    """How many steps each region needs from a first guess: per pixel, and the most."""
-    runs, count = grid.runs
-    size = np.sqrt(kernels.region_dot(runs, count, rhs, rhs))
-    left = np.sqrt(kernels.region_dot(runs, count, residual, residual))
-    reduction = np.divide(tol * size, left, out=np.ones(count), where=left > 0)
-    limit = np.zeros(count, np.int32)
-    for k in np.flatnonzero(reduction < 1):
-        limit[k] = chebyshev.step_count(kappa, max(float(reduction[k]), 1e-300))
-    counts = np.zeros(grid.size, np.int32)
-    for first, end, component in runs:
-        counts[first:end] = limit[component]
-    return counts, int(limit.max(initial=0))
+    grid: Grid, groups: list[tuple[float, Array]], conductances: tuple[float, float], tol: float,
+    x: Array, guess: Array | None, out: Array, max_steps: int,
+) -> tuple[str, int, float]:  # fmt: skip
+    """Solve groups of channels of x (C, H, W), each group at its α, into the same ones of `out`."""
+    plans = [chebyshev.half_steps(alpha, *conductances, tol) for alpha, _ in groups]
+    counts = np.array([min(len(plan.omegas) + 1, 2 * max_steps) for plan in plans])
+    omegas = np.zeros((len(plans), counts.max()), x.dtype)
+    for row, plan, count in zip(omegas, plans, counts, strict=True):
+        row[: count - 1] = plan.omegas[: count - 1]
+    pitch, rows = checkerboard.layout(*grid.shape)
+    size, times = (rows + 2) * pitch, 2 if guess is None else 3
+    lanes = checkerboard.LANES if max(len(channels) for _, channels in groups) > 1 else 0
+    w, four, one = checkerboard.scratch([(4, 5, size), (times, 4, lanes, size), (times, 4, 1, size)], x.dtype)
+    half_steps, residual = checkerboard.solve(
+        x, np.empty((0, *grid.shape), x.dtype) if guess is None else guess, grid.cx, grid.cy, *grid.spans, tol,
+        np.concatenate([channels for _, channels in groups]),
+        np.cumsum([0, *(len(channels) for _, channels in groups)]),
+        np.array([alpha for alpha, _ in groups], x.dtype),
+        np.array([plan.rate for plan in plans]), np.array([plan.margin for plan in plans]), omegas, counts,
+        pitch, rows, w, four, one, out,
+    )  # fmt: skip
+    return "chebyshev", ceil(half_steps / 2), float(residual)
 
 
 def _scales(
@@ -197,6 +171,7 @@ class _Job:
     x: Array  # (B, C, H, W)
     grids: list[Grid]
     alpha: Array  # (A, C)
+    least: float
     conductance: float
     tol: float
     guess: Array | None  # (B, A, C, H, W)
@@ -208,14 +183,12 @@ class _Job:
         """Split the solve into independent tasks, each a group of channels of one image."""
         small = self._small(method)
         large = [(int(a), int(c)) for a, c in np.argwhere(~small)]
-        shared = len(small) > 1 and self.guess is None and bool((small == small[:, :1]).all()) and small[:, 0].sum() > 1
-        shared = shared and bool((self.alpha == self.alpha[:, :1]).all())
+        shared = len(small) > 1 and self.guess is None and not large and bool((self.alpha == self.alpha[:, :1]).all())
+        shared = shared and chebyshev.condition(float(self.alpha.max()), self.conductance) <= SHARED_CROSSOVER
         for image in range(len(self.grids)):
             yield from self._multigrid(image, large)
-            if self.guess is not None:
-                yield from self._from_guess(image, [(int(a), int(c)) for a, c in np.argwhere(small)])
-            elif shared:
-                yield from self._shared(image, np.flatnonzero(small[:, 0]))
+            if shared:
+                yield from self._shared(image)
             else:
                 for a in range(len(small)):
                     yield from self._separate(image, a, np.flatnonzero(small[a]))
@@ -226,9 +199,6 @@ class _Job:
             return np.full(self.alpha.shape, method == "chebyshev")
         kappa = 1.0 + 8.0 * self.alpha * self.conductance
         reachable: Array = self.tol >= FLOOR * np.finfo(self.x.dtype).eps * kappa
-        shared: Array = reachable & (kappa <= SHARED_CROSSOVER)
-        if self.guess is None and shared.any(axis=1).sum() > 1:
-            return shared
         return reachable & (kappa <= CROSSOVER)
 
     def _share(self, solves: int, pixels: int) -> int:
@@ -237,40 +207,32 @@ class _Job:
         return max(1, min(even, pixels // int(self.grids[0].size)))
 
     def _separate(self, image: int, a: int, channels: Array) -> Iterator[Task]:
-        # Every n-th channel: neighbours tend to have like alphas, and a large one takes more steps.
-        count = ceil(len(channels) / self._share(len(channels), TASK_PIXELS)) if len(channels) else 0
-        for part in (channels[first::count] for first in range(count)):
+        groups = [
+            (float(alpha), part)
+            for alpha in np.unique(self.alpha[a, channels])
+            for part in checkerboard.groups(channels[self.alpha[a, channels] == alpha])
+        ]
+        # Every n-th group: neighbours have like alphas, and a large one takes more steps.
+        count = ceil(len(channels) / self._share(len(channels), TASK_PIXELS)) if groups else 0
+        for part in (groups[first::count] for first in range(min(count, len(groups)))):
+            yield partial(
+                _chebyshev, self.grids[image], part, (self.least, self.conductance), self.tol, self.x[image],
+                None if self.guess is None else self.guess[image, a], self.out[image, a], self.max_steps or 10**6,
+            )  # fmt: skip
 
-            def task(part: Array = part) -> tuple[str, int, float]:
-                x, out = self.x[image, part], np.empty((len(part), *self.x.shape[2:]), self.x.dtype)
-                alphas, most = self.alpha[a, part], self.max_steps or 10**6
-                result = _chebyshev(self.grids[image], alphas, self.conductance, self.tol, x, out, most)
-                self.out[image, a, part] = out
-                return result
-
-            yield task
-
-    def _shared(self, image: int, rows: Array) -> Iterator[Task]:
-        alphas = [float(self.alpha[a, 0]) for a in rows]
+    def _shared(self, image: int) -> Iterator[Task]:
+        alphas: list[float] = self.alpha[:, 0].tolist()
         channels = np.arange(self.x.shape[1])
-        for part in _cut(channels, self._share(len(channels), TASK_PIXELS // len(rows))):
+        for part in _cut(channels, self._share(len(channels), TASK_PIXELS // len(alphas))):
 
             def task(part: Array = part) -> tuple[str, int, float]:
                 x = self.x[image, part[0] : part[-1] + 1]
-                out = np.empty((len(rows), *x.shape), x.dtype)
+                out = np.empty((len(alphas), *x.shape), x.dtype)
                 result = _scales(self.grids[image], alphas, self.conductance, self.tol, x, out)
-                self.out[image, rows, part[0] : part[-1] + 1] = out
+                self.out[image, :, part[0] : part[-1] + 1] = out
                 return result
 
             yield task
-
-    def _from_guess(self, image: int, solves: list[tuple[int, int]]) -> Iterator[Task]:
-        assert self.guess is not None
-        for a, c in solves:
-            yield partial(
-                _chebyshev_from, self.grids[image], float(self.alpha[a, c]), self.conductance, self.tol,
-                self.x[image, c], self.guess[image, a, c], self.out[image, a, c], self.max_steps or 10**6,
-            )  # fmt: skip
 
     def _multigrid(self, image: int, solves: list[tuple[int, int]]) -> Iterator[Task]:
         limit = max(FEWEST_LANES, min(MOST_LANES, LANE_PIXELS // self.grids[0].size))
@@ -302,23 +264,25 @@ def solve(
 
     `method` is ``"chebyshev"`` or ``"multigrid"``; None takes for each channel the one that is faster.
     """
-    conductance = largest_conductance(edges)
+    if "conductances" not in edges.derived:
+        edges.derived["conductances"] = smallest_conductance(edges), largest_conductance(edges)
+    least, conductance = edges.derived["conductances"]
     floor = FLOOR * torch.finfo(x.dtype).eps * chebyshev.condition(float(alpha.max()), conductance)
     if method == "chebyshev" and tol < floor and x.dtype == torch.float32:
         u, stats = solve(x.double(), edges, alpha, tol, guess, max_steps, method)
         return u.float(), stats
     grids = _grids(edges, x.dtype)
     out = torch.empty((x.shape[0], *alpha.shape, *x.shape[2:]), dtype=x.dtype)
-    threads = torch.get_num_threads()
     job = _Job(
         x.detach().contiguous().numpy(),
         grids,
         alpha.detach().double().numpy(),
+        least,
         conductance,
         tol,
         None if guess is None else guess.detach().to(x.dtype).contiguous().numpy(),
         out.numpy(),
         max_steps,
-        threads,
+        thread_count() if out.numel() > FEW else 1,
     )
     return out, combine(in_threads(job.tasks(method)), tol)

@@ -1,4 +1,4 @@
-"""Compiled kernels on the padded grid: the stencil, and Chebyshev iterations made of it.
+"""Compiled kernels on the padded grid: the stencil, and the Chebyshev series of several scales made of it.
 
 Every array of an image has the shape (H+2, W+2) and a frame of zeros, and is handed over flat; `pitch` is W+2.
 ``cx[p]`` is the edge between p−1 and p, ``cy[p]`` the one between p−pitch and p. The frame has no edges and no
@@ -9,7 +9,7 @@ is, so a few rows stay in cache while `DEPTH` steps pass over them, and a large 
 for all of them.
 
 Contraction to fused multiply-adds is allowed: with conductances 0 and 1 the products are exact, so that sums
-are the same whichever operand comes first, and flips and rotations are followed to the bit.
+are the same whichever operand comes first.
 """
 
 from __future__ import annotations
@@ -57,39 +57,6 @@ def residual(u: Array, rhs: Array, cx: Array, cy: Array, pitch: int, lo: int, hi
         vertical = c_up[i] * (up[i] - v) + c_under[i] * (under[i] - v)
         horizontal = c_left[i] * (left[i] - v) + c_right[i] * (right[i] - v)
         r[i] = (b[i] - v) + alpha * (vertical + horizontal)
-
-
-@njit(nogil=True, cache=True)
-def _freeze(now: Array, new: Array, count: Array, lo: int, hi: int, done: int) -> None:
-    """Undo the step where a region has had its count: it stays as it was."""
-    for i in range(lo, hi):
-        if count[i] <= done:
-            new[i] = now[i]
-
-
-@njit(nogil=True, cache=True)
-def chebyshev(
-    u: Array, other: Array, rhs: Array, cx: Array, cy: Array, pitch: int,
-    alpha: Any, gamma: Any, omegas: Array, counts: Array,
-) -> None:  # fmt: skip
-    """Run len(omegas) steps from `u` = `other`; the result is in `u` if that is even, else in `other`.
-
-    `counts` limits the steps of each pixel's region; empty means no limit.
-    """
-    end = u.size - pitch
-    rows = max(1, BLOCK // pitch) * pitch
-    blocks = (end - pitch + rows - 1) // rows
-    for first in range(0, len(omegas), DEPTH):
-        depth = min(DEPTH, len(omegas) - first)
-        for front in range(blocks + depth - 1):
-            for k in range(max(0, front - blocks + 1), min(depth, front + 1)):
-                lo = pitch + (front - k) * rows
-                hi = min(lo + rows, end)
-                n = first + k
-                now, then = (u, other) if n % 2 == 0 else (other, u)
-                step(now, then, rhs, cx, cy, pitch, lo, hi, alpha, gamma, omegas[n])
-                if counts.size:
-                    _freeze(now, then, counts, lo, hi, n)
 
 
 @njit(nogil=True, fastmath={"contract"}, cache=True)
@@ -242,27 +209,6 @@ def residual_norm(u: Array, rhs: Array, cx: Array, cy: Array, pitch: int, alpha:
     residual(u, rhs, cx, cy, pitch, pitch, end, alpha, scratch)
     relative: float = np.sqrt(dot(scratch[pitch:end], scratch[pitch:end]) / size)
     return relative
-
-
-@njit(nogil=True, cache=True)
-def chebyshev_channels(
-    x: Array, inside: Array, cx: Array, cy: Array, pitch: int, runs: Array, count: int,
-    alphas: Array, gammas: Array, omegas: Array, steps: Array, out: Array,
-) -> float:  # fmt: skip
-    """Solve channels (n, H, W), each with its α and step weights, from regions' means; return the worst residual."""
-    rhs, u, other = np.zeros(cx.size, x.dtype), np.zeros(cx.size, x.dtype), np.empty(cx.size, x.dtype)
-    no_limit = np.empty(0, np.int32)
-    worst = 0.0
-    for c in range(x.shape[0]):
-        pad_channel(x[c], inside, rhs)
-        region_mean(runs, count, rhs, u)
-        other[:] = u
-        chebyshev(u, other, rhs, cx, cy, pitch, alphas[c], gammas[c], omegas[c, : steps[c]], no_limit)
-        if steps[c] % 2:
-            u, other = other, u
-        unpad_channel(u, out[c])
-        worst = max(worst, residual_norm(u, rhs, cx, cy, pitch, alphas[c], other))
-    return worst
 
 
 @njit(nogil=True, cache=True)

@@ -12,6 +12,7 @@ differentiable in the region's shape.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 import torch
@@ -71,3 +72,10 @@ def largest_conductance(edges: Edges) -> float:
     """Return max c; the spectrum of A lies in [1, 1 + 8α max c]."""
     parts = [part.detach().amax() for part in (edges.across, edges.down) if part.numel()]
     return float(torch.stack(parts).amax()) if parts else 0.0
+
+
+def smallest_conductance(edges: Edges) -> float:
+    """Return min c over the edges that exist, 0 without any."""
+    parts = [part.detach() for part in (edges.across, edges.down) if part.numel()]
+    least = min((float(torch.where(part > 0, part, torch.inf).amin()) for part in parts), default=0.0)
+    return least if isfinite(least) else 0.0

@@ -1,0 +1,86 @@
+"""Threads for compiled code: a pool that torch's own threads stay out of."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import lru_cache
+from threading import Barrier, local
+from typing import TypeVar
+
+import torch
+
+Result = TypeVar("Result")
+
+_here = local()
+
+
+def thread_count() -> int:
+    """Return how many threads `in_threads` takes: as many as torch does, unless torch is kept out."""
+    count: int = getattr(_here, "count", 0) or torch.get_num_threads()
+    return count
+
+
+def in_threads(tasks: Iterable[Callable[[], Result]]) -> list[Result]:
+    """Run tasks that release the interpreter's lock on several threads, this one among them; their results in order.
+
+    In the other threads torch has one thread, and so has a further call of this.
+    """
+    todo = list(tasks)
+    helpers = min(thread_count(), len(todo)) - 1
+    if helpers < 1:
+        return [task() for task in todo]
+    results: list[Result | None] = [None] * len(todo)
+    numbers = iter(range(len(todo)))
+
+    def work() -> None:
+        for number in numbers:  # each number goes to one thread
+            results[number] = todo[number]()
+
+    running = [_pool(thread_count() - 1, os.getpid()).submit(work) for _ in range(helpers)]
+    try:
+        work()
+    finally:
+        for helper in running:
+            if not helper.cancel():
+                helper.result()
+    return results  # type: ignore[return-value]
+
+
+@contextmanager
+def without_torch() -> Iterator[None]:
+    """Keep torch's operations to one thread, so that its other ones, which wait in a loop, leave the cores to ours.
+
+    Good where operations are small and alternate with compiled ones.
+    """
+    before, threads = getattr(_here, "count", 0), torch.get_num_threads()
+    if threads == 1:
+        yield
+        return
+    _here.count = threads
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        _here.count = before
+
+
+@lru_cache(maxsize=1)
+def _pool(threads: int, process: int) -> ThreadPoolExecutor:
+    """Make the threads; a forked process gets its own."""
+    pool, ready = ThreadPoolExecutor(threads, "shapetailor"), Barrier(threads + 1)
+
+    def prepare() -> None:
+        torch.get_num_threads()  # on first use torch sets a thread's number itself
+        torch.set_num_threads(1)
+        ready.wait()
+
+    of_torch = torch.get_num_threads()
+    for _ in range(threads):
+        pool.submit(prepare)
+    ready.wait()
+    torch.set_num_threads(of_torch)  # what threads to come will have
+    return pool

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from shapetailor import STDNN, domain
+from shapetailor.checkpoint import load_model
+from shapetailor.evolution import EvolutionConfig, evolve
+from shapetailor.network import STDNNConfig
+from shapetailor.shapes import boxes_of, shape_of, widened
+from shapetailor.solved import Solved
+
+REACH = 2
+
+
+def disc(radius, size=40, centre=(20, 18)):
+    y, x = np.mgrid[:size, :size]
+    return ((y - centre[0]) ** 2 + (x - centre[1]) ** 2 <= radius**2).astype(np.int64)
+
+
+def shapes_of(labels):
+    return {i: shape_of(labels, i, widened(box, REACH, labels.shape), REACH) for i, box in boxes_of(labels).items()}
+
+
+def whole(shape):
+    return slice(0, shape.dilated.shape[0]), slice(0, shape.dilated.shape[1])
+
+
+def field(shape):
+    """A solution that says where it is from: row and column of the picture."""
+    rows, columns = np.mgrid[shape.box]
+    return torch.from_numpy(np.stack([rows, columns])[None].astype(np.float32))
+
+
+def test_pixels_keep_what_they_had_and_new_ones_have_what_their_nearest_had():
+    before, after = shapes_of(disc(10))[1], shapes_of(disc(10.1))[1]
+    solved = Solved()
+    solved.keep({1: before}, [whole(before)], [field(before)])
+    (guess,) = solved.guesses({1: after}, [whole(after)], after.dilated.shape)
+    here = field(after)[0].numpy()
+    had = np.zeros_like(after.dilated)
+    offset = [a.start - b.start for a, b in zip(before.box, after.box, strict=True)]
+    had[offset[0] : offset[0] + before.dilated.shape[0], offset[1] : offset[1] + before.dilated.shape[1]] = (
+        before.dilated
+    )
+    kept, new = after.dilated & had, after.dilated & ~had
+    assert new.any()
+    np.testing.assert_array_equal(guess[0].numpy()[:, kept], here[:, kept])
+    gap = np.abs(guess[0].numpy()[:, new] - here[:, new])
+    assert gap.max() == 1.0
+
+
+def test_regions_of_one_canvas_are_told_apart():
+    before = shapes_of(disc(9))
+    solved = Solved()
+    for number, shape in before.items():
+        solved.keep({number: shape}, [whole(shape)], [field(shape)])
+    places = [
+        (slice(0, 40), slice(0, 40)),
+        (slice(5, 5 + before[1].mask.shape[0]), slice(50, 50 + before[1].mask.shape[1])),
+    ]
+    (guess,) = solved.guesses(before, places, (40, 90))
+    for shape, place in zip(before.values(), places, strict=True):
+        found = guess[(0, slice(None), *place)].numpy()
+        np.testing.assert_array_equal(found[:, shape.dilated], field(shape)[0].numpy()[:, shape.dilated])
+
+
+def test_nothing_is_guessed_of_what_is_new_or_has_changed_much():
+    small, large = shapes_of(disc(6))[1], shapes_of(disc(12))[1]
+    solved = Solved()
+    assert solved.guesses({1: small}, [whole(small)], small.mask.shape) == []
+    solved.keep({1: small}, [whole(small)], [field(small)])
+    assert solved.guesses({1: large}, [whole(large)], large.mask.shape) == []
+    solved.keep({1: small}, [whole(small)], [])
+    assert solved.guesses({1: small}, [whole(small)], small.mask.shape) == []
+
+
+def network(**options):
+    torch.manual_seed(0)
+    return STDNN(STDNNConfig(image_channels=1, widths=(8, 5), scales=(20.0, 90.0), alpha=40.0, **options)).eval()
+
+
+def picture(size=64):
+    rng = np.random.default_rng(0)
+    truth = disc(20, size, (32, 30))
+    return torch.from_numpy((truth + 0.3 * rng.standard_normal((size, size))).astype(np.float32))[None, None], truth
+
+
+def test_first_guesses_change_descriptors_by_no_more_than_the_tolerance_and_save_steps(monkeypatch):
+    net = network(tol=1e-2)
+    image, truth = picture()
+    steps, smooth = [], domain.smooth
+
+    def counted(*arguments, **options):
+        u, stats = smooth(*arguments, **options, return_stats=True)
+        steps.append(stats.iterations)
+        return u
+
+    monkeypatch.setattr(domain, "smooth", counted)
+    with torch.no_grad():
+        image = net.prepare(image)
+        other = image + 0.02 * torch.randn_like(image)
+        labels = torch.from_numpy(truth)[None]
+        expected = net(image, labels)
+        cold = steps[:]
+        _, solutions = net.warm(other, labels)
+        steps.clear()
+        found, again = net.warm(image, labels, solutions)
+    assert len(solutions) == len(again) == len(cold) == len(steps)
+    assert sum(steps) < 0.8 * sum(cold)
+    torch.testing.assert_close(found, expected, rtol=0, atol=2e-2)
+
+
+def test_solvers_that_take_no_guess_leave_no_solutions():
+    net = network(tol=1e-4)
+    net.backend = "torch"
+    image, truth = picture(32)
+    with torch.no_grad():
+        found, solutions = net.warm(net.prepare(image), torch.from_numpy(truth)[None])
+    assert solutions == []
+    assert found.shape == (1, 5, 32, 32)
+
+
+def test_an_evolution_goes_on_from_its_last_solutions(monkeypatch):
+    net, _ = load_model("paper")
+    image, truth = picture(96)
+    given, warm = [], STDNN.warm
+
+    def watched(self, image, labels, guesses=()):
+        given.append(len(guesses))
+        return warm(self, image, labels, guesses)
+
+    monkeypatch.setattr(STDNN, "warm", watched)
+    with torch.no_grad():
+        image = net.prepare(image.expand(-1, 3, -1, -1))
+    config = EvolutionConfig(iterations=5)
+    start = disc(16, 96, (32, 30))
+    found = evolve(image, start, net, config)
+    assert found.iterations == 5
+    assert 4 in given
+    monkeypatch.setattr("shapetailor.tailoring.REMEMBERED", 0)
+    count = len(given)
+    cold = evolve(image, start, net, config)
+    assert len(given) == count
+    assert np.mean(found.labels != cold.labels) < 0.002
+    np.testing.assert_allclose(found.energy, cold.energy, rtol=0.05)
+    assert (found.labels != truth).sum() < (start != truth).sum()

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+
+from shapetailor.poisson.threads import in_threads, thread_count, without_torch
+
+
+@pytest.fixture
+def threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield 3
+    torch.set_num_threads(before)
+
+
+def test_results_come_in_the_order_of_the_tasks(threads):
+    assert in_threads(partial(pow, number, 2) for number in range(20)) == [number**2 for number in range(20)]
+    assert in_threads([]) == []
+
+
+def test_a_task_that_fails_is_heard_of(threads):
+    def fail():
+        raise RuntimeError("no")
+
+    for tasks in ([fail], [fail, fail, fail], [int, int, int, fail]):
+        with pytest.raises(RuntimeError, match="no"):
+            in_threads(tasks)
+
+
+def test_tasks_may_have_tasks(threads):
+    def task(number):
+        return sum(in_threads(partial(int, k) for k in range(number)))
+
+    assert in_threads(partial(task, number) for number in (2, 3, 4, 5)) == [1, 3, 6, 10]
+
+
+def test_torch_is_kept_out_and_let_in_again(threads):
+    with without_torch():
+        assert torch.get_num_threads() == 1
+        assert thread_count() == threads
+        assert set(in_threads([torch.get_num_threads] * 6)) == {1}
+    assert torch.get_num_threads() == thread_count() == threads
+    with pytest.raises(ValueError, match="stop"), without_torch():
+        raise ValueError("stop")
+    assert torch.get_num_threads() == thread_count() == threads
