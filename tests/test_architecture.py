@@ -28,7 +28,7 @@ ALLOWED = {
     "packing": set(),
     "shapes": {"regions"},
     "means": set(),
-    "levels": {"network"},
+    "levels": {"network", "poisson"},
     "pairs": {"augment", "levels", "means", "network", "shapes"},
     "sharpening": {
         "augment",

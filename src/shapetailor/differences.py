@@ -19,7 +19,9 @@ Array = NDArray[Any]
 FEW = 2**20
 
 
-def compiled_derivative(x: Tensor, labels: Tensor, step: tuple[int, int], length: float) -> Tensor:
+def compiled_derivative(
+    x: Tensor, labels: Tensor, step: tuple[int, int], length: float, out: Tensor | None = None
+) -> Tensor:
     """Differentiate (B, ..., H, W) along a step (down, right) of this length; bit for bit `Domain.derivative`.
 
     Parameters
@@ -29,19 +31,22 @@ def compiled_derivative(x: Tensor, labels: Tensor, step: tuple[int, int], length
     step : (int, int)
         To a pixel of the 8-neighbourhood.
     length : float
+    out : Tensor, optional
+        Where to write, of x's shape.
     """
     values = x.contiguous().numpy()
     planes = values.reshape(len(values), -1, *values.shape[-2:])
-    out = np.empty_like(planes)
+    found = torch.empty(x.shape, dtype=x.dtype) if out is None else out
+    answers = found.view(planes.shape).numpy()
     unit = values.dtype.type(length)
     parts = min(thread_count(), planes.shape[1]) if planes.size > FEW else 1
     tasks = [
         partial(_difference, image[part::parts], owners, *step, unit, values.dtype.type(2) * unit, answer[part::parts])
-        for image, owners, answer in zip(planes, labels.numpy(), out, strict=True)
+        for image, owners, answer in zip(planes, labels.numpy(), answers, strict=True)
         for part in range(parts)
     ]
     in_threads(tasks)
-    return torch.from_numpy(out.reshape(values.shape))
+    return found
 
 
 @njit(nogil=True, cache=True)

@@ -105,6 +105,18 @@ class Domain:
             _pair(total, step)[end].add_(gap)
         return total / count
 
+    def gradient(self, x: Tensor) -> Tensor:
+        """Return (B, 3, ..., H, W): x and its derivatives to the right and upwards."""
+        if not is_plain(x):
+            return torch.stack([x, self.derivative(x, 0), self.derivative(x, 2)], dim=1)
+        from .differences import compiled_derivative
+
+        out = x.new_empty(len(x), 3, *x.shape[1:])
+        out[:, 0] = x
+        for part, angle in ((1, 0), (2, 2)):
+            compiled_derivative(x, self.labels, DIRECTIONS[angle], 1.0, out[:, part])
+        return out
+
     def _links(self, step: tuple[int, int], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Which pairs along a step belong together; and the divisor: neighbours present times the step's length."""
         if step not in self._linked:

@@ -119,10 +119,8 @@ class Layer(nn.Module):
         if not self.fixed:
             return x[:, None]
         u = domain.smooth(x, self.alphas[:, None])
-        parts = [u] if self.maps == 1 else [u, domain.derivative(u, 0), domain.derivative(u, 2)]
-        if self.groups:
-            return torch.cat(parts, dim=2)
-        return (torch.stack(parts, dim=1).flatten(1, 2) if len(parts) > 1 else u).flatten(1, 2)[:, None]
+        read = u[:, None] if self.maps == 1 else domain.gradient(u)
+        return read.transpose(1, 2).flatten(2, 3) if self.groups else read.flatten(1, 3)[:, None]
 
 
 def pointwise(steps: Sequence[Step], x: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass
 from math import log
@@ -21,6 +21,9 @@ from .poisson.threads import without_torch
 from .pooling import Pooling
 
 __all__ = ["STDNN", "Grid", "STDNNConfig"]
+
+#: Pixels up to which operations on them are too small for several of torch's threads.
+SMALL = 2**18
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,7 @@ class STDNN(nn.Module):
             if grid.pooling is not None:
                 raise ValueError(f"edges are for networks of stride 1, this one's is {self.config.stride}")
             grid.native.edges = edges
-        return self.finish(self._maps(self.channels(image, grid), grid.layers), grid)
+        return self.finish(self._mapped(image, grid), grid)
 
     def warm(self, image: Tensor, labels: Tensor, guesses: Sequence[Tensor] = ()) -> tuple[Tensor, list[Tensor]]:
         """Compute descriptors like `forward`, and the solutions of all solves, in their order.
@@ -130,7 +133,7 @@ class STDNN(nn.Module):
             return self(image, labels), []
         grid = self.grid(image, labels)
         grid.layers.memory = memory = Memory(guesses)
-        return self.finish(self._maps(self.channels(image, grid), grid.layers), grid), memory.solutions
+        return self.finish(self._mapped(image, grid), grid), memory.solutions
 
     def compact(self, image: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Compute descriptors like `forward`, of blocks where pixels share them: (n, D), and pixels' rows (B, H, W).
@@ -138,7 +141,7 @@ class STDNN(nn.Module):
         Rows of pixels outside every region mean nothing.
         """
         grid = self.grid(image, labels)
-        y = self._maps(self.channels(image, grid), grid.layers)
+        y = self._mapped(image, grid)
         if grid.pooling is None:
             rows = torch.arange(labels.numel(), device=labels.device).reshape(labels.shape)
             return self._head(y).movedim(1, 3).flatten(0, 2), rows
@@ -149,14 +152,25 @@ class STDNN(nn.Module):
         domain = self._domain(labels, channels.dtype)
         return torch.where(domain.inside[:, None], self._head(self._maps(channels, domain)), 0)
 
+    def _mapped(self, image: Tensor, grid: Grid) -> Tensor:
+        """The last map's output where the layers work."""
+        small = image.shape[2] * image.shape[3] <= SMALL
+        with self._own_threads(image) if small else nullcontext():
+            channels = self.channels(image, grid)
+        return self._maps(channels, grid.layers)
+
     def _maps(self, x: Tensor, domain: Domain) -> Tensor:
         """The learned maps with their solves, between standardisation and head."""
-        with without_torch() if self._compiled(x) else nullcontext():
+        with self._own_threads(x):
             x, steps = self.standardise(x), list[Step]()
             for stage in self.stages:
                 x = stage.solve(pointwise([*steps, *stage.before], x), domain)
                 steps = [stage.after, torch.relu_]
             return pointwise(steps[:1], x)
+
+    def _own_threads(self, x: Tensor) -> AbstractContextManager[None]:
+        """Keep torch's threads away from what compiled code does."""
+        return without_torch() if self._compiled(x) else nullcontext()
 
     def _compiled(self, x: Tensor) -> bool:
         """Whether solves are done by compiled code."""

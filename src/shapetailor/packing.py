@@ -11,11 +11,12 @@ import numpy.typing as npt
 from numba import njit
 
 BoolArray = npt.NDArray[np.bool_]
+Words = npt.NDArray[np.uint64]
 
 #: Widths of the canvas that are tried, over the side of a square of the shapes' area.
-WIDTHS = (1.05, 1.15, 1.25, 1.4)
+WIDTHS = (1.05, 1.1, 1.2, 1.3)
 #: Cells along a side of such a square: finer cells pack tighter and take longer.
-CELLS = 48
+CELLS = 96
 
 
 class Layout(NamedTuple):
@@ -66,34 +67,52 @@ def _cells(mask: BoolArray, cell: int) -> BoolArray:
 
 
 def _first_fit(masks: Sequence[BoolArray], width: int) -> Layout:
-    taken = np.zeros((sum(mask.shape[0] for mask in masks), width), bool)
+    taken = np.zeros((sum(mask.shape[0] for mask in masks), width // 64 + 2), np.uint64)
     corners = [(0, 0)] * len(masks)
     used = [0, 0]
     for k in sorted(range(len(masks)), key=lambda k: (-masks[k].size, k)):
         height, breadth = masks[k].shape
-        top, left = _place(taken, masks[k])
-        taken[top : top + height, left : left + breadth] |= masks[k]
+        top, left = _place(taken, _bits(masks[k]), width - breadth)
         corners[k] = top, left
         used = [max(used[0], top + height), max(used[1], left + breadth)]
     return Layout(corners, used[0], used[1])
 
 
+def _bits(mask: BoolArray) -> Words:
+    """Return the rows as words of 64 cells, the first in the lowest bit, and a word of zeros after them."""
+    rows, columns = mask.shape
+    framed = np.zeros((rows, 64 * (-(-columns // 64) + 1)), np.uint8)
+    framed[:, :columns] = mask
+    return np.packbits(framed, axis=1, bitorder="little").view(np.uint64)
+
+
 @njit(nogil=True, cache=True)
-def _place(taken: BoolArray, mask: BoolArray) -> tuple[int, int]:
-    """First corner, row by row, at which the shape meets nothing; there is one under all that is taken."""
-    height, breadth = mask.shape
-    for top in range(taken.shape[0] - height + 1):
-        for left in range(taken.shape[1] - breadth + 1):
-            if not _meets(taken, mask, top, left):
+def _place(taken: Words, mask: Words, last: int) -> tuple[int, int]:
+    """Take the first corner, row by row and up to the `last` column, at which the shape meets nothing."""
+    rows, words = mask.shape
+    moved = np.zeros((64, rows, words), np.uint64)
+    for shift in range(min(64, last + 1)):
+        for y in range(rows):
+            for k in range(words):
+                moved[shift, y, k] = mask[y, k] << np.uint64(shift)
+                if shift and k:
+                    moved[shift, y, k] |= mask[y, k - 1] >> np.uint64(64 - shift)
+    for top in range(taken.shape[0] - rows + 1):  # there is room under all that is taken
+        for left in range(last + 1):
+            here, first = moved[left % 64], left // 64
+            if not _meets(taken, here, top, first):
+                for y in range(rows):
+                    for k in range(min(words, taken.shape[1] - first)):
+                        taken[top + y, first + k] |= here[y, k]
                 return top, left
     return 0, 0
 
 
 @njit(nogil=True, cache=True)
-def _meets(taken: BoolArray, mask: BoolArray, top: int, left: int) -> bool:
+def _meets(taken: Words, mask: Words, top: int, first: int) -> bool:
     for y in range(mask.shape[0]):
-        for x in range(mask.shape[1]):
-            if mask[y, x] and taken[top + y, left + x]:
+        for k in range(min(mask.shape[1], taken.shape[1] - first)):
+            if mask[y, k] & taken[top + y, first + k]:
                 return True
     return False
 

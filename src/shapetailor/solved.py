@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.ndimage import distance_transform_edt
 from torch import Tensor, from_numpy
 
@@ -19,77 +18,52 @@ CHANGED = 0.03
 
 @dataclass(frozen=True)
 class _Kept:
-    """Solutions (1, ..., H, W) on a canvas, where on it a region lay, and whether it was alone there."""
+    """Solutions (1, ..., h, w) in the box of a shape."""
 
     solutions: Sequence[Tensor]
-    place: Box
     shape: Shape
-    alone: bool
 
 
 class Solved:
-    """The solutions of each region's last pass through a network."""
+    """The solutions of each region's last pass through a network, if it had a canvas of its own.
+
+    Regions on one canvas take their steps together, as many as the one that needs most: nothing would be saved.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[int, _Kept] = {}
 
-    def keep(self, shapes: Mapping[int, Shape], places: Sequence[Box], solutions: Sequence[Tensor]) -> None:
-        """Keep the solutions, if there are any, of regions that were solved on one canvas."""
-        if not solutions:
-            return
-        for (number, shape), place in zip(shapes.items(), places, strict=True):
-            self._kept[number] = _Kept(solutions, place, shape, len(shapes) == 1)
+    def keep(self, number: int, shape: Shape, solutions: Sequence[Tensor]) -> None:
+        """Keep the solutions for a region in its box, if there are any."""
+        if solutions:
+            self._kept[number] = _Kept(solutions, shape)
 
-    def guesses(self, shapes: Mapping[int, Shape], places: Sequence[Box], size: tuple[int, ...]) -> list[Tensor]:
-        """Return what is known of regions on a canvas to come; nothing if nothing is known of any of them.
+    def guesses(self, number: int, shape: Shape) -> list[Tensor]:
+        """Return what is known of a region's solutions to come, and forget it; nothing if it has changed too much.
 
-        Pixels that have come to a region since are given what their nearest pixel had.
+        Pixels that have come to the region since are given what their nearest pixel had.
         """
-        known = [_of_use(self._kept.pop(number, None), shape) for number, shape in shapes.items()]
-        model = next((each for each in known if each is not None), None)
-        if model is None:
+        old = self._kept.pop(number, None)
+        if old is None:
             return []
-        if len(known) == 1 and model.alone and all(model.shape.box == shape.box for shape in shapes.values()):
-            found = list(model.solutions)  # nobody else needs them
-        else:
-            found = [each.new_zeros(*each.shape[:-2], *size) for each in model.solutions]
-        for old, shape, place in zip(known, shapes.values(), places, strict=True):
-            if old is not None:
-                _carry_over(old, shape, place, found)
+        there, here = _overlap(old.shape.box, shape.box)
+        had = np.zeros(shape.dilated.shape, bool)
+        had[here] = old.shape.dilated[there]
+        fresh = shape.dilated & ~had
+        gone = old.shape.dilated.sum() - (had & shape.dilated).sum()
+        if fresh.sum() + gone >= CHANGED * shape.dilated.sum():
+            return []
+        nearest = distance_transform_edt(~had, return_distances=False, return_indices=True)[:, fresh].astype(np.int64)
+        rows, columns, near_rows, near_columns = map(from_numpy, (*fresh.nonzero(), *nearest))
+        found = []
+        for solution in old.solutions:
+            guess = solution
+            if old.shape.box != shape.box:
+                guess = solution.new_zeros(*solution.shape[:-2], *shape.dilated.shape)
+                guess[(..., *here)] = solution[(..., *there)]
+            guess[..., rows, columns] = guess[..., near_rows, near_columns]
+            found.append(guess)
         return found
-
-
-def _of_use(old: _Kept | None, shape: Shape) -> _Kept | None:
-    """Return it unless the region has changed too much for it to save more than it takes."""
-    if old is None:
-        return None
-    had = _had(old, shape)
-    changed = old.shape.dilated.sum() + shape.dilated.sum() - 2 * (had & shape.dilated).sum()
-    return old if changed < CHANGED * shape.dilated.sum() else None
-
-
-def _had(old: _Kept, shape: Shape) -> NDArray[np.bool_]:
-    """What the region had before, in its box of now."""
-    there, here = _overlap(old.shape.box, shape.box)
-    had = np.zeros(shape.dilated.shape, bool)
-    had[here] = old.shape.dilated[there]
-    return had
-
-
-def _carry_over(old: _Kept, shape: Shape, place: Box, out: Sequence[Tensor]) -> None:
-    """Write an old region's solutions where the region lies now."""
-    there, here = _overlap(old.shape.box, shape.box)
-    had = _had(old, shape)
-    fresh = shape.dilated & ~had
-    nearest = distance_transform_edt(~had, return_distances=False, return_indices=True)[:, fresh].astype(np.int64)
-    rows, columns, near_rows, near_columns = map(from_numpy, (*fresh.nonzero(), *nearest))
-    inside = from_numpy(np.ascontiguousarray(had[here]))
-    for solution, guess in zip(old.solutions, out, strict=True):
-        target = guess[(..., *place)]
-        if solution is not guess:
-            part = target[(..., *here)]
-            part.copy_(solution[(..., *old.place)][(..., *there)].where(inside, part))
-        target[..., rows, columns] = target[..., near_rows, near_columns]
 
 
 def _overlap(first: Box, second: Box) -> tuple[Box, Box]:

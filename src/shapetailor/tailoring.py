@@ -33,7 +33,7 @@ Descriptors = Callable[[Tensor, Tensor], Tensor]
 OVERHEAD, BLOCK_OVERHEAD = 2**13, 2**14
 #: Most pixels of a canvas that several regions share, for the sake of memory.
 CANVAS = 2**20
-#: Most pixels of a canvas whose solutions are kept for the next iteration, for the sake of memory.
+#: Most pixels of a region's box whose solutions are kept for the next iteration, for the sake of memory.
 REMEMBERED = 2**19
 #: Pixels whose costs are computed at once.
 CHUNK = 2**15
@@ -130,9 +130,10 @@ class Tailor:
         numbers = list(shapes)
         overhead = OVERHEAD if self._compact is None else BLOCK_OVERHEAD
         for members, layout in group([shapes[i].dilated for i in numbers], overhead, CANVAS, max(1, self.align)):
-            together = {numbers[k]: shapes[numbers[k]] for k in members}
-            for i, cost in zip(together, self._costs(together, layout), strict=True):
-                found[i] = self._region(shapes[i], cost)
+            together = [shapes[numbers[k]] for k in members]
+            costs = self._costs(together, layout) if members[1:] else [self._cost_alone(numbers[members[0]], *together)]
+            for k, shape, cost in zip(members, together, costs, strict=True):
+                found[numbers[k]] = self._region(shape, cost)
         return {i: found[i] for i in boxes}
 
     def _cost_alone(self, number: int, shape: Shape) -> NDArray[np.float32]:
@@ -145,15 +146,19 @@ class Tailor:
             return self._cost(self._compute(self.image, labels)[(slice(None), *shape.box)], shape.core)
         labels = np.where(shape.dilated, 0, -1)
         place = (slice(0, labels.shape[0]), slice(0, labels.shape[1]))
-        return self._costs_on(self.image[(..., *shape.box)], labels, {number: shape}, [place])[0]
+        if self._warm is None or labels.size > REMEMBERED:
+            return self._costs_on(self.image[(..., *shape.box)], labels, [shape], [place])[0]
+        guesses = self._solved.guesses(number, shape)
+        with torch.no_grad():
+            found, solutions = self._warm(self.image[(..., *shape.box)], self._tensor(labels)[None], guesses)
+        self._solved.keep(number, shape, solutions)
+        return self._cost(found[0], shape.core)
 
-    def _costs(self, shapes: dict[int, Shape], layout: Layout) -> list[NDArray[np.float32]]:
+    def _costs(self, shapes: list[Shape], layout: Layout) -> list[NDArray[np.float32]]:
         """The same for regions that share a canvas, where they cannot see each other."""
-        if len(shapes) == 1:
-            return [self._cost_alone(*item) for item in shapes.items()]
         places = [
             (slice(y, y + shape.mask.shape[0]), slice(x, x + shape.mask.shape[1]))
-            for (y, x), shape in zip(layout.corners, shapes.values(), strict=True)
+            for (y, x), shape in zip(layout.corners, shapes, strict=True)
         ]
         # Blocks may go on beyond the picture's end, where boxes stop; what they miss is outside every region.
         height = max(layout.height, *(rows.stop for rows, _ in places))
@@ -163,7 +168,7 @@ class Tailor:
             size = np.maximum(self._canvas.shape[2:], labels.shape).tolist()
             self._canvas = self.image[:, :, :1, :1].repeat(1, 1, *size)  # constant channels are done with this
         canvas = self._canvas[:, :, :height, :width]
-        for number, (place, shape) in enumerate(zip(places, shapes.values(), strict=True)):
+        for number, (place, shape) in enumerate(zip(places, shapes, strict=True)):
             labels[place][shape.dilated] = number
             inside = self._tensor(shape.dilated)
             for channel in self._varying:
@@ -172,18 +177,11 @@ class Tailor:
         return self._costs_on(canvas, labels, shapes, places)
 
     def _costs_on(
-        self, canvas: Tensor, labels: Labels, shapes: dict[int, Shape], places: list[Box]
+        self, canvas: Tensor, labels: Labels, shapes: list[Shape], places: list[Box]
     ) -> list[NDArray[np.float32]]:
-        pairs = list(zip(places, shapes.values(), strict=True))
+        pairs = list(zip(places, shapes, strict=True))
         if self._compact is None:
-            if self._warm is None or labels.size > REMEMBERED:
-                found = self._compute(canvas, labels)
-            else:
-                with torch.no_grad():
-                    guesses = self._solved.guesses(shapes, places, labels.shape)
-                    result, solutions = self._warm(canvas, self._tensor(labels)[None], guesses)
-                self._solved.keep(shapes, places, solutions)
-                found = result[0]
+            found = self._compute(canvas, labels)
             return [self._cost(found[(slice(None), *place)], shape.core) for place, shape in pairs]
         with torch.no_grad():
             rows, row_of_pixel = self._compact(canvas, self._tensor(labels)[None])
