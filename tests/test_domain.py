@@ -5,7 +5,7 @@ from math import pi, sqrt
 import pytest
 import torch
 
-from shapetailor.domain import DIRECTIONS, HEAT_STEPS, Domain
+from shapetailor.domain import DIRECTIONS, HEAT_STEPS, Domain, Memory
 from shapetailor.poisson.dense import operator_matrix
 
 
@@ -100,3 +100,18 @@ def test_heat_is_repeated_implicit_euler_steps_near_the_matrix_exponential():
         torch.testing.assert_close(u.flatten(2), euler, rtol=1e-9, atol=1e-9)
     exact = inside @ torch.matrix_exp(-(operator_matrix(domain.edges, 0.1)[0] - torch.eye(9).double()))
     assert (several[:, 0].flatten(2) - exact).abs().max() < 0.01
+
+
+@pytest.mark.parametrize("images", [1, 3])
+@pytest.mark.parametrize("remembered", [False, True])
+def test_compiled_sums_of_values_and_derivatives_are_the_recorded_ones(images, remembered):
+    torch.manual_seed(0)
+    labels = torch.randint(-1, 2, (images, 9, 7))
+    domain = Domain(labels, memory=Memory() if remembered else None)
+    x, u = torch.randn(images, 6, 9, 7), torch.randn(images, 2, 4, 9, 7)
+    expected, stacked = domain.divergence(x), domain.gradient(u)
+    with torch.no_grad():
+        given = x.clone()
+        torch.testing.assert_close(domain.divergence(given), expected)
+        assert torch.equal(given, x) == remembered
+        assert torch.equal(domain.gradient(u), stacked)

@@ -20,7 +20,7 @@ FEW = 2**20
 
 
 def compiled_derivative(
-    x: Tensor, labels: Tensor, step: tuple[int, int], length: float, out: Tensor | None = None
+    x: Tensor, labels: Tensor, step: tuple[int, int], length: float, out: Tensor | None = None, add: bool = False
 ) -> Tensor:
     """Differentiate (B, ..., H, W) along a step (down, right) of this length; bit for bit `Domain.derivative`.
 
@@ -33,6 +33,8 @@ def compiled_derivative(
     length : float
     out : Tensor, optional
         Where to write, of x's shape.
+    add : bool
+        Add to what is there.
     """
     values = x.contiguous().numpy()
     planes = values.reshape(len(values), -1, *values.shape[-2:])
@@ -41,7 +43,9 @@ def compiled_derivative(
     unit = values.dtype.type(length)
     parts = min(thread_count(), planes.shape[1]) if planes.size > FEW else 1
     tasks = [
-        partial(_difference, image[part::parts], owners, *step, unit, values.dtype.type(2) * unit, answer[part::parts])
+        partial(
+            _difference, image[part::parts], owners, *step, unit, values.dtype.type(2) * unit, add, answer[part::parts]
+        )
         for image, owners, answer in zip(planes, labels.numpy(), answers, strict=True)
         for part in range(parts)
     ]
@@ -50,11 +54,11 @@ def compiled_derivative(
 
 
 @njit(nogil=True, cache=True)
-def _difference(x: Array, labels: Array, down: int, right: int, one: Any, two: Any, out: Array) -> None:
+def _difference(x: Array, labels: Array, down: int, right: int, one: Any, two: Any, add: bool, out: Array) -> None:
     """Fill `out` (n, H, W): forward plus backward difference, over one or two lengths of the step."""
     channels, height, width = x.shape
     ahead, behind = np.empty(width, np.bool_), np.empty(width, np.bool_)
-    divisor = np.empty(width, x.dtype)
+    divisor, found = np.empty(width, x.dtype), np.empty(width, x.dtype)
     for row in range(height):
         # Where there is no such row nothing is linked, and any row will do.
         before, after = row - down, row + down
@@ -65,9 +69,12 @@ def _difference(x: Array, labels: Array, down: int, right: int, one: Any, two: A
         for i in range(width):
             divisor[i] = two if ahead[i] & behind[i] else one
         for channel in range(channels):
+            target = found if add else out[channel, row]
             _difference_of_row(
-                x[channel, row], x[channel, after], x[channel, before], right, ahead, behind, divisor, out[channel, row]
+                x[channel, row], x[channel, after], x[channel, before], right, ahead, behind, divisor, target
             )
+            if add:
+                out[channel, row] += found
 
 
 @njit(nogil=True, cache=True)

@@ -117,6 +117,22 @@ class Domain:
             compiled_derivative(x, self.labels, DIRECTIONS[angle], 1.0, out[:, part])
         return out
 
+    def divergence(self, x: Tensor) -> Tensor:
+        """Return the first third of the channels (B, C, H, W) plus the derivatives of the others, right and upwards.
+
+        Where nothing records or remembers x, it is written over the first third of it.
+        """
+        value, across, up = x.chunk(3, dim=1)
+        if not is_plain(x):
+            return value + self.derivative(across, 0) + self.derivative(up, 2)
+        from .differences import compiled_derivative
+
+        if self.memory is not None:
+            value = value.clone()
+        for part, angle in ((across, 0), (up, 2)):
+            compiled_derivative(part, self.labels, DIRECTIONS[angle], 1.0, value, add=True)
+        return value
+
     def _links(self, step: tuple[int, int], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Which pairs along a step belong together; and the divisor: neighbours present times the step's length."""
         if step not in self._linked:

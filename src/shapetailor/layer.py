@@ -91,10 +91,7 @@ class Layer(nn.Module):
         if not self.maps_first:
             return self.transform(x, domain).flatten(1, 2)
         u = domain.smooth(x, self.alphas[self.group_of_output].repeat(self.maps))
-        if self.maps == 1:
-            return u
-        value, across, up = u.chunk(3, dim=1)
-        return value + domain.derivative(across, 0) + domain.derivative(up, 2)
+        return u if self.maps == 1 else domain.divergence(u)
 
     def after(self, x: Tensor) -> Tensor:
         """Map what `solve` returned, as (B, channels, n), to (B, outputs, n)."""

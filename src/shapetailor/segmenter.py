@@ -40,7 +40,10 @@ MAX_PIXELS = 2**22
 
 
 class Describer(Protocol):
-    """What computes descriptors: an `STDNN`, or any module that has these; `compact` too, if it works on blocks."""
+    """What computes descriptors: an `STDNN`, or any module that has these.
+
+    It may have `STDNN.compact`, if it works on blocks, and `STDNN.warm`, if first guesses save it time.
+    """
 
     @property
     def image_channels(self) -> int:
