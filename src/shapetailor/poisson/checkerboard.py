@@ -28,6 +28,8 @@ Array = NDArray[Any]
 LANES, DEPTH, BLOCK = 4, 16, 2048
 #: Rows begin with a cache line, which holds so many numbers.
 LINE = 16
+#: Lines by which planes are apart, beside a multiple of 64.
+APART = 37
 #: Numbers of half-steps from first guesses are multiples of this, so that few regions differ in them.
 EVEN = 4
 #: Bytes that a thread keeps for its next solve, at most.
@@ -36,9 +38,15 @@ KEPT = 2**26
 _kept = local()
 
 
-def layout(height: int, width: int) -> tuple[int, int]:
-    """Return a plane's pitch and rows; a row of zeros before them and one after them come on top."""
-    return -(-((width + 1) // 2) // LINE) * LINE, (height + 1) // 2
+def layout(height: int, width: int) -> tuple[int, int, int]:
+    """Return a plane's pitch, its rows and its size, with a row of zeros before the rows and one after them.
+
+    Planes that follow each other never lie a multiple of 4096 bytes apart: the same place of all of them would go to
+    the same few lines of the cache, and nothing would stay there.
+    """
+    pitch, rows = -(-((width + 1) // 2) // LINE) * LINE, (height + 1) // 2
+    lines = (rows + 2) * pitch // LINE
+    return pitch, rows, (lines + (APART - lines) % 64) * LINE
 
 
 def groups(channels: Array) -> list[Array]:

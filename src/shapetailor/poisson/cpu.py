@@ -24,8 +24,8 @@ Task = Callable[[], tuple[str, int, float]]
 
 #: Condition number above which multigrid is the faster one.
 CROSSOVER = 6000.0
-#: Condition number, of the largest α, up to which scales of several channels, or of few, had better share their terms.
-SHARED_CROSSOVER, SHARED_BY_FEW = 500.0, 100.0
+#: Condition number, of the largest α, up to which several scales had better share the terms of one series.
+SHARED_CROSSOVER = 100.0
 #: Padded pixels times channels that one multigrid task may hold: channels share its overhead, memory limits them.
 LANE_PIXELS, FEWEST_LANES, MOST_LANES = 2**21, 8, 12
 #: Pixels times channels that are solved for sooner than another thread would begin to.
@@ -118,8 +118,8 @@ def _chebyshev(
     omegas = np.zeros((len(plans), counts.max()), x.dtype)
     for row, plan, count in zip(omegas, plans, counts, strict=True):
         row[: count - 1] = plan.omegas[: count - 1]
-    pitch, rows = checkerboard.layout(*grid.shape)
-    size, times = (rows + 2) * pitch, 2 if guess is None else 3
+    pitch, rows, size = checkerboard.layout(*grid.shape)
+    times = 2 if guess is None else 3
     lanes = checkerboard.LANES if max(len(channels) for _, channels in groups) > 1 else 0
     w, four, one = checkerboard.scratch([(4, 5, size), (times, 4, lanes, size), (times, 4, 1, size)], x.dtype)
     half_steps, residual = checkerboard.solve(
@@ -184,8 +184,7 @@ class _Job:
         small = self._small(method)
         large = [(int(a), int(c)) for a, c in np.argwhere(~small)]
         shared = len(small) > 1 and self.guess is None and not large and bool((self.alpha == self.alpha[:, :1]).all())
-        limit = SHARED_CROSSOVER if self.x.shape[1] >= checkerboard.LANES else SHARED_BY_FEW
-        shared = shared and chebyshev.condition(float(self.alpha.max()), self.conductance) <= limit
+        shared = shared and chebyshev.condition(float(self.alpha.max()), self.conductance) <= SHARED_CROSSOVER
         for image in range(len(self.grids)):
             yield from self._multigrid(image, large)
             if shared:
