@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, strategies
 
 import shapetailor as st
 from gallery import BACKENDS, NAMES, by_scipy, label_map, problems
-from shapetailor.poisson import edges_of, laplacian
+from shapetailor.poisson import checkerboard, cpu, edges_of, laplacian
 
 
 def data(*shape, dtype=torch.float64, seed=0):
@@ -52,12 +52,30 @@ def test_several_scales_in_one_call_equal_one_call_each(backend):
         torch.testing.assert_close(row[None], st.smooth(x, labels, alpha, tol=1e-10), rtol=1e-8, atol=1e-8)
 
 
-def test_several_scales_share_one_chebyshev_series():
+def test_several_small_scales_share_one_chebyshev_series(monkeypatch):
     labels, x = label_map("halves", 40, 40)[None], data(1, 1, 40, 40)
+    together, scales = [], cpu._scales
+    monkeypatch.setattr(
+        cpu, "_scales", lambda grid, alphas, *rest: together.append(alphas) or scales(grid, alphas, *rest)
+    )
     _, stats = st.smooth(x, labels, torch.tensor([[1.0], [4.0], [10.0]]), tol=1e-3, return_stats=True)
     assert stats.backend == "chebyshev"
     longest = st.smooth(x, labels, 10.0, tol=1e-3, backend="torch", return_stats=True)[1].iterations
     assert stats.iterations < 1.5 * longest
+    assert together == [[1.0, 4.0, 10.0]]
+    st.smooth(x, labels, torch.tensor([[1.0], [4.0], [200.0]]), tol=1e-3)
+    assert len(together) == 1
+
+
+@given(strategies.integers(1, 3000), strategies.integers(1, 3000))
+def test_planes_hold_the_picture_and_lie_apart_in_the_cache(height, width):
+    pitch, rows, size = checkerboard.layout(height, width)
+    assert 2 * pitch >= width
+    assert 2 * rows >= height
+    assert size >= (rows + 2) * pitch
+    for itemsize in (4, 8):
+        assert size * itemsize % 64 == 0
+        assert size * itemsize % 4096 != 0
 
 
 def test_images_of_a_batch_have_their_own_label_maps():
@@ -180,6 +198,9 @@ def test_shifts_are_followed_to_the_bit(backend):
     for shift in ((6, 0), (0, 10), (8, 12)):  # even: the compiled one works on a checkerboard
         moved = st.smooth(x.roll(shift, (2, 3)), labels.roll(shift, (1, 2)), 12.0, backend=backend)
         assert torch.equal(moved, u.roll(shift, (2, 3)))
+    for shift in ((5, 0), (0, 9), (7, 11)):
+        moved = st.smooth(x.roll(shift, (2, 3)), labels.roll(shift, (1, 2)), 12.0, backend=backend)
+        torch.testing.assert_close(moved, u.roll(shift, (2, 3)), rtol=0, atol=0 if backend == "torch" else 1e-3)
 
 
 def test_solving_in_a_bounding_box_gives_the_same_bits():

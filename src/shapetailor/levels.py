@@ -8,7 +8,6 @@ Distances add up, so that the second has only to correct the first.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import partial
 
 import torch
@@ -73,9 +72,11 @@ def averaged(describe: Callable[[Tensor], Tensor], prepared: Tensor, stride: int
         return describe(pad(prepared, (right, 0, down, 0), "replicate"))[:, :, down:, right:]
 
     tasks = [partial(shifted, down, right) for down in (0, half) for right in (0, half)]
-    # Passes of one picture side by side are faster than threads within each.
-    with without_torch() if prepared.device.type == "cpu" else nullcontext():
-        total, *others = in_threads(tasks) if prepared.device.type == "cpu" else [task() for task in tasks]
+    if prepared.device.type == "cpu":  # passes side by side are faster than threads within each
+        with without_torch():
+            total, *others = in_threads(tasks)
+    else:
+        total, *others = [task() for task in tasks]
     length = total.square().sum(dim=1, keepdim=True).sqrt()
     for found in others:
         total += found

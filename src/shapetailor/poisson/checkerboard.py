@@ -137,13 +137,13 @@ def _half_steps(u: Array, b: Array, w: Array, pitch: int, rows: int, omegas: Arr
 def _weigh(cx: Array, cy: Array, pitch: int, alpha: Any, w: Array) -> None:
     """Write, for each plane, the weights of B (same place and further, in the row and in the column), and D⁻¹."""
     height, width = cx.shape[0] - 2, cx.shape[1] - 2
-    one = alpha - alpha + 1
+    one = w.dtype.type(1)
     for y in range(height):
         rows = (cy[y + 1], cy[y + 2]) if y % 2 else (cy[y + 2], cy[y + 1])
         for odd in range(2):
             first = (y // 2 + 1) * pitch
             out = w[2 * (y % 2) + odd, :, first : first + (width + 1 - odd) // 2]
-            same, further = cx[y + 1, 2 - odd + odd :], cx[y + 1, 1 + odd + odd :]
+            same, further = cx[y + 1, 2:], cx[y + 1, 1 + 2 * odd :]
             near, far = rows[0][1 + odd :], rows[1][1 + odd :]
             w0, w1, w2, w3, inverse = out[0], out[1], out[2], out[3], out[4]
             for j in range(len(w0)):
