@@ -17,8 +17,8 @@ test: $(STAMP) lint
 	$(BIN)/python -m pytest
 
 lint: $(STAMP)
-	$(BIN)/ruff check src tests examples benchmarks
-	$(BIN)/ruff format --check src tests examples benchmarks
+	$(BIN)/ruff check src tests examples studies
+	$(BIN)/ruff format --check src tests examples studies
 	$(BIN)/mypy
 
 $(STAMP): pyproject.toml constraints.txt

@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw
 
 from shapetailor import Segmenter, metrics
 from shapetailor.datasets import Sample, mosaic, texture
-from shapetailor.images import write_image
+from shapetailor.io.images import write_image
 
 SIZE, GAP, TITLE = 256, 8, 22
 #: Texture families of each picture, and the seed that draws them and their regions.

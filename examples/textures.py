@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from shapetailor.datasets import FAMILIES, MosaicDataset, ProceduralTextures, texture
-from shapetailor.images import atomic
+from shapetailor.io.files import atomic
 
 TILE, CAPTION, GAP, COLUMNS, ROWS = 112, 14, 6, 10, 3
 

@@ -11,9 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import ndimage
 
-from shapetailor import augment
-from shapetailor.augment import Batches, change_tones, cut_textures, grow, move_boundaries, perturbed_regions, turn
-from shapetailor.corpus import Corpus
+from shapetailor.training import augmentation as augment
+from shapetailor.training.augmentation import (
+    Batches,
+    change_tones,
+    cut_textures,
+    grow,
+    move_boundaries,
+    perturbed_regions,
+    turn,
+)
+from shapetailor.training.corpus import Corpus
 
 SIZE = 32
 

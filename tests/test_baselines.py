@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from shapetailor import features
 from shapetailor.baselines import RECIPES, FitSettings, classical, stdnn_method, vision
 from shapetailor.baselines.stld import STLD
-from shapetailor.checkpoint import load_model
 from shapetailor.datasets import RWTSD
-from shapetailor.evolution import EvolutionConfig
+from shapetailor.evolution.config import EvolutionConfig
 from shapetailor.metrics import covering
+from shapetailor.network import features
+from shapetailor.network.checkpoint import load_model
 
 NAMES = {"stdnn", "siamese", "stld", "stld-whole", "fcn-ce", "fcn-loss", "deeplab-ce", "deeplab-loss"}
 NAMES |= {"kmeans-colour", "forest", "chan-vese"}

@@ -16,12 +16,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shapetailor import augment
 from shapetailor.baselines import RECIPES, FitSettings, cnn_recipes, trained, vision
 from shapetailor.baselines.cnn import CNN, load_cnn, load_pretrained, pretrained_file
 from shapetailor.baselines.cnn_training import largest_regions, matched_cross_entropy, turned_and_scaled
 from shapetailor.datasets import Sample
-from shapetailor.network import STDNN
+from shapetailor.network.stdnn import STDNN
+from shapetailor.training import augmentation as augment
 
 needs_torchvision = pytest.mark.skipif(vision.missing() is not None, reason=str(vision.missing()))
 QUICK = FitSettings(quick=True)

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 import torch
 
-from shapetailor import STDNN, STDNNConfig, augment
+from shapetailor import STDNN, STDNNConfig
 from shapetailor.baselines.stld import STLD
-from shapetailor.checkpoint import load_model
 from shapetailor.clustering import spectrum
 from shapetailor.datasets import FAMILIES, Sample, mosaic, texture
-from shapetailor.images import write_image, write_labels
+from shapetailor.io.images import write_image, write_labels
 from shapetailor.loss import separation_loss
+from shapetailor.network.checkpoint import load_model
+from shapetailor.training import augmentation as augment
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SMALL = STDNNConfig(

@@ -9,9 +9,9 @@ import pytest
 import safetensors.torch
 import torch
 
-from shapetailor import checkpoint
-from shapetailor.checkpoint import load_model, save_model, shipped_models
-from shapetailor.network import STDNN, STDNNConfig
+from shapetailor.network import checkpoint
+from shapetailor.network.checkpoint import load_model, save_model, shipped_models
+from shapetailor.network.stdnn import STDNN, STDNNConfig
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from shapetailor import smooth
-from shapetailor.network import STDNN, STDNNConfig
-from shapetailor.warps import Warp, random_deformation, squared_sobolev_norm
+from shapetailor.experiments.warps import Warp, random_deformation, squared_sobolev_norm
+from shapetailor.network.stdnn import STDNN, STDNNConfig
 
 SYMMETRIES = [
     pytest.param(lambda x, k=k, f=f: (x.flip(-1) if f else x).rot90(k, (-2, -1)), id=f"{90 * k}{' mirrored' * f}")

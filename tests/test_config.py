@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from shapetailor.network import STDNNConfig
+from shapetailor.network.stdnn import STDNNConfig
 
 
 def test_config_survives_json():

@@ -8,9 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shapetailor.corpus import Corpus, greatest_rectangle, read_corpus
 from shapetailor.datasets import Sample
-from shapetailor.images import write_image, write_labels
+from shapetailor.io.images import write_image, write_labels
+from shapetailor.training.corpus import Corpus, greatest_rectangle, read_corpus
 
 
 def halves(size=24):

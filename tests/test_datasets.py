@@ -11,16 +11,9 @@ import scipy.io
 from PIL import Image
 from torch.utils.data import DataLoader
 
-from shapetailor.datasets import (
-    BSDS500,
-    RWTSD,
-    FolderDataset,
-    OutexUS,
-    SyntheticMultiRegion,
-    TextureFolder,
-)
+from shapetailor.datasets import BSDS500, RWTSD, FolderDataset, OutexUS, SyntheticMultiRegion, TextureFolder
 from shapetailor.datasets.sample import consecutive
-from shapetailor.images import write_image, write_labels
+from shapetailor.io.images import write_image, write_labels
 
 RNG = np.random.default_rng(0)
 LABELS = np.repeat(np.arange(3), 4)[:, None] + np.zeros(10, int)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import ndimage
 
-from shapetailor.commands import data
+from shapetailor.cli import data
 from shapetailor.datasets import (
     FolderDataset,
     MosaicDataset,
@@ -23,7 +23,7 @@ from shapetailor.datasets import (
     split_textures,
 )
 from shapetailor.datasets.mosaics import MIN_SHARE, _patch
-from shapetailor.images import read_image, write_image
+from shapetailor.io.images import read_image, write_image
 
 
 def flat(value, side=40):

@@ -5,8 +5,8 @@ from math import pi, sqrt
 import pytest
 import torch
 
-from shapetailor.domain import DIRECTIONS, HEAT_STEPS, Domain, Memory
-from shapetailor.poisson.dense import operator_matrix
+from shapetailor.network.region_grid import DIRECTIONS, HEAT_STEPS, Domain, Memory
+from shapetailor.poisson.dense_backend import operator_matrix
 
 
 def ramp(angle, height=7, width=6):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from shapetailor import metrics
-from shapetailor.evaluate import MEASURES, Evaluation, evaluate
+from shapetailor.evaluate.evaluation import MEASURES, Evaluation, evaluate
 
 RNG = np.random.default_rng(3)
 LEFT = np.repeat([[0, 1]], 6, axis=1).repeat(10, axis=0)

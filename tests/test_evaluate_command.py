@@ -16,9 +16,9 @@ from PIL import Image
 from scipy.io import loadmat, savemat
 
 from shapetailor import metrics
-from shapetailor.commands import evaluate as command
-from shapetailor.evaluate import MEASURES
-from shapetailor.report import AGREE, DIFFER, IGNORED, Case, case_pictures
+from shapetailor.cli import evaluate as command
+from shapetailor.evaluate.evaluation import MEASURES
+from shapetailor.evaluate.report import AGREE, DIFFER, IGNORED, Case, case_pictures
 
 LEFT = np.repeat([[0, 1]], 6, axis=1).repeat(10, axis=0).astype(np.uint8)
 TOP = np.repeat([[0], [1]], 5, axis=0).repeat(12, axis=1).astype(np.uint8)

@@ -5,11 +5,12 @@ import pytest
 import torch
 
 from gallery import TURNS
-from shapetailor.evolution import EvolutionConfig, evolve, shape_gradient
-from shapetailor.network import STDNN, STDNNConfig
+from shapetailor.evolution.config import EvolutionConfig
+from shapetailor.evolution.evolve import evolve, shape_gradient
+from shapetailor.evolution.region_costs import Tailor
+from shapetailor.labels import boundary_length, boxes
+from shapetailor.network.stdnn import STDNN, STDNNConfig
 from shapetailor.poisson import Edges, edges_of
-from shapetailor.regions import boundary_length, boxes
-from shapetailor.tailoring import Tailor
 
 
 def gray_values(image, labels):
@@ -239,7 +240,7 @@ def test_descriptors_are_asked_for_in_the_dilated_regions_side_by_side():
 
 
 def test_large_regions_are_asked_for_alone_in_their_boxes(monkeypatch):
-    monkeypatch.setattr("shapetailor.tailoring.CANVAS", 24 * 12)
+    monkeypatch.setattr("shapetailor.evolution.region_costs.CANVAS", 24 * 12)
     counted, start = Counted(), strips(40, 5, 10)
     run(start, start, EvolutionConfig(iterations=0, reach=3), counted)
     assert sorted(each.shape for each in counted.asked) == [(1, 24, 8), (1, 24, 11), (1, 24, 33)]
@@ -381,7 +382,7 @@ def test_regions_on_one_canvas_are_described_as_if_alone(stride, monkeypatch):
     image = net.prepare(torch.rand(1, 1, 22, 27, generator=torch.Generator().manual_seed(0)).double())
     found = []
     for largest in (2**20, 0):
-        monkeypatch.setattr("shapetailor.tailoring.CANVAS", largest)
+        monkeypatch.setattr("shapetailor.evolution.region_costs.CANVAS", largest)
         found.append(Tailor(image, net, 2 * stride, stride).start(start))
     for i, alone in found[1].items():
         np.testing.assert_array_equal(found[0][i].band, alone.band)

@@ -15,7 +15,7 @@ from shapetailor.experiments.context import Context
 from shapetailor.experiments.gpb import add_gpb
 from shapetailor.experiments.results import Results
 from shapetailor.experiments.variants import square, variants
-from shapetailor.network import STDNN
+from shapetailor.network.stdnn import STDNN
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_bsds_covering_is_pooled_over_annotators(context, monkeypatch):
 
 
 def _images(samples, labels):
-    from shapetailor.evaluate import measure
+    from shapetailor.evaluate.evaluation import measure
 
     return {each.name: measure(labels, each.truths) for each in samples}
 

@@ -12,7 +12,7 @@ from shapetailor.experiments import covariance, deformation
 from shapetailor.experiments.consistency import ACCURACY
 from shapetailor.experiments.context import Context
 from shapetailor.experiments.running import run_experiment
-from shapetailor.warps import squared_sobolev_norm
+from shapetailor.experiments.warps import squared_sobolev_norm
 
 MEASURES = 10
 

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shapetailor.domain import Domain
-from shapetailor.features import channel_count, channels, gray, normalise, prepare, prepared_count
+from shapetailor.network.features import channel_count, channels, gray, normalise, prepare, prepared_count
+from shapetailor.network.region_grid import Domain
 
 #: Where each paper channel goes when the picture is transformed: the oriented gradients change places.
 TURNED = {"turn": [0, 1, 2, 3, 6, 7, 4, 5], "flip": [0, 1, 2, 3, 4, 7, 6, 5]}

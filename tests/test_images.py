@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from shapetailor.images import atomic, image_files, read_image, read_labels, write_image, write_labels
+from shapetailor.io.files import atomic, image_files
+from shapetailor.io.images import read_image, read_labels, write_image, write_labels
 
 RNG = np.random.default_rng(0)
 GRAY8 = RNG.integers(0, 256, (20, 30), dtype=np.uint8)

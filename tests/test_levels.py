@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shapetailor import STDNN, EvolutionConfig, Segmenter, metrics
-from shapetailor.augment import Batches
-from shapetailor.checkpoint import load_model, save_model
 from shapetailor.cli import main
-from shapetailor.config import STDNNConfig
-from shapetailor.corpus import read_corpus
 from shapetailor.datasets import ProceduralTextures
 from shapetailor.datasets.mosaics import MosaicDataset
-from shapetailor.levels import TwoLevels, averaged
-from shapetailor.means import cell_side, local_means
-from shapetailor.pairs import PairMaker
-from shapetailor.sharpening import SharpenConfig, choice_loss, judge, sharpen
-from shapetailor.tailoring import Tailor
+from shapetailor.evolution.local_means import cell_side, local_means
+from shapetailor.evolution.region_costs import Tailor
+from shapetailor.network.checkpoint import load_model, save_model
+from shapetailor.network.config import STDNNConfig
+from shapetailor.network.two_level import TwoLevels, averaged
+from shapetailor.training.augmentation import Batches
+from shapetailor.training.boundary_samples import PairMaker
+from shapetailor.training.corpus import read_corpus
+from shapetailor.training.sharpen import SharpenConfig, choice_loss, judge, sharpen
 
 SMALL = STDNNConfig(
     features="rich", premix=4, scales=(0.5, 4.0), widths=(8, 6), alpha=1.0, head="unit", resolution=64, tol=1e-3
@@ -236,7 +236,7 @@ def test_the_second_network_learns_and_the_first_stays(trained, mosaics, tmp_pat
 def test_a_stopped_run_goes_on_as_if_never_stopped(trained, mosaics, tmp_path, monkeypatch):
     config = replace(CONFIG, steps=8, samples=16, save_every=3)
     whole = sharpen(trained, mosaics, tmp_path / "whole.safetensors", config, device="cpu", progress=False)
-    from shapetailor import sharpening
+    from shapetailor.training import sharpen as sharpening
 
     taken = sharpening._step
 

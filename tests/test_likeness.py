@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shapetailor import EvolutionConfig, Segmenter, metrics
-from shapetailor.checkpoint import load_model
-from shapetailor.evolution import evolve
-from shapetailor.likeness import ALIKE, NEAR, ROUNDS, STEP, TEMPERATURE, WINDOW, follow
-from shapetailor.tailoring import Region
+from shapetailor.evolution.colour_crf import ALIKE, NEAR, ROUNDS, STEP, TEMPERATURE, WINDOW, follow
+from shapetailor.evolution.evolve import evolve
+from shapetailor.evolution.region_costs import Region
+from shapetailor.network.checkpoint import load_model
 
 
 def region(labels, costs, number, band):

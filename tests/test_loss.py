@@ -7,14 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shapetailor.loss import (
-    RELATIVE_RIDGE,
-    TEMPERATURE,
-    assignment_loss,
-    region_loss,
-    scatter_loss,
-    separation_loss,
-)
+from shapetailor.loss import RELATIVE_RIDGE, TEMPERATURE, assignment_loss, region_loss, scatter_loss, separation_loss
 
 LOSSES = [region_loss, scatter_loss, assignment_loss]
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.ndimage import distance_transform_edt, gaussian_filter
 
-from shapetailor.motion import advance, settle
-from shapetailor.regions import boundary_length
-from shapetailor.tailoring import Tailor
+from shapetailor.evolution.boundary_step import advance, settle
+from shapetailor.evolution.region_costs import Tailor
+from shapetailor.labels import boundary_length
 
 
 def gray_values(image, labels):

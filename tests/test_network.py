@@ -8,10 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shapetailor.domain import Domain
-from shapetailor.layer import Layer
 from shapetailor.loss import region_loss
-from shapetailor.network import STDNN, STDNNConfig
+from shapetailor.network.layer import Layer
+from shapetailor.network.region_grid import Domain
+from shapetailor.network.stdnn import STDNN, STDNNConfig
 
 SMALL = {"widths": (6, 4), "scales": (2.0, 6.0), "alpha": 2.0}
 #: Every option of the architecture, and the recipe that uses most of them together.

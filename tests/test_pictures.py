@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from shapetailor.pictures import as_picture
+from shapetailor.segmentation.canvas import as_picture
 
 MANY = 2**20
 
@@ -186,5 +186,5 @@ def test_labels_of_another_size_are_refused_by_their_name(method, max_pixels):
 def test_strips_of_a_large_picture_meet_without_a_seam(height, monkeypatch):
     gray = np.random.default_rng(0).integers(0, 256, (height, 20)).astype(np.uint8)
     whole = values(gray, 1, max_pixels=max(1, gray.size // 9))
-    monkeypatch.setattr("shapetailor.pictures.STRIP", 10**6)
+    monkeypatch.setattr("shapetailor.segmentation.canvas.STRIP", 10**6)
     np.testing.assert_array_equal(whole, values(gray, 1, max_pixels=max(1, gray.size // 9)))

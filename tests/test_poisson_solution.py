@@ -6,7 +6,9 @@ from hypothesis import given, strategies
 
 import shapetailor as st
 from gallery import BACKENDS, NAMES, by_scipy, label_map, problems
-from shapetailor.poisson import checkerboard, cpu, edges_of, laplacian
+from shapetailor.poisson import edges_of, laplacian
+from shapetailor.poisson.cpu import checkerboard
+from shapetailor.poisson.cpu import dispatch as cpu
 
 
 def data(*shape, dtype=torch.float64, seed=0):

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shapetailor.pooling import Pooling
+from shapetailor.network.pooling import Pooling
 
 
 def equal_labels(coarse, expected):

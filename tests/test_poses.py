@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from shapetailor.poses import Frame, Pose, frame_of, pose_of
+from shapetailor.segmentation.pose import Frame, Pose, frame_of, pose_of
 
 SYMMETRIES = [(turns, mirrored) for turns in range(4) for mirrored in (False, True)]
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from shapetailor.loss import assignment_loss, region_loss
-from shapetailor.network import STDNN, STDNNConfig
-from shapetailor.propagation import forward_gradients
+from shapetailor.network.forward_gradients import forward_gradients
+from shapetailor.network.stdnn import STDNN, STDNNConfig
 
 LABELS = torch.tensor([[[0, 0, 0, 4, 4, 4], [0, 0, 4, 4, 4, 9], [0, -1, -1, 4, 9, 9], [0, 0, 4, 4, 9, 9]]])
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.ndimage import distance_transform_edt
 
-from shapetailor.regions import (
+from shapetailor.labels import (
     UNMARKED,
     boundary_length,
     bounding_box,

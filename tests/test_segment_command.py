@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from shapetailor.commands import segment as command
-from shapetailor.images import read_image, read_labels, write_image, write_labels
-from shapetailor.segmentation import Segmentation
+from shapetailor.cli import segment as command
+from shapetailor.io.images import read_image, read_labels, write_image, write_labels
+from shapetailor.segmentation.result import Segmentation
 
 RNG = np.random.default_rng(0)
 PICTURE = RNG.integers(0, 256, (12, 16, 3), dtype=np.uint8)

@@ -16,12 +16,12 @@ from PIL import Image
 from scipy.ndimage import gaussian_filter
 from skimage.measure import label as connected_components
 
-from shapetailor.animation import Recorder
-from shapetailor.cleaning import dense_crf, remove_small
-from shapetailor.images import read_image, read_labels
-from shapetailor.overlay import COLOURS, as_rgb8, overlay, region_colour
-from shapetailor.polygons import trace
-from shapetailor.segmentation import Segmentation
+from shapetailor.drawing.animation import Recorder
+from shapetailor.drawing.overlay import COLOURS, as_rgb8, overlay, region_colour
+from shapetailor.drawing.polygons import trace
+from shapetailor.io.images import read_image, read_labels
+from shapetailor.segmentation.cleanup import dense_crf, remove_small
+from shapetailor.segmentation.result import Segmentation
 
 SHAPES = st.tuples(st.integers(1, 9), st.integers(1, 9))
 MAPS = arrays(np.int64, SHAPES, elements=st.integers(0, 2))

@@ -7,13 +7,13 @@ import pytest
 import torch
 from PIL import Image
 
-import shapetailor.segmenter as segmenter_module
+import shapetailor.segmentation.segmenter as segmenter_module
 from gallery import TURNS
 from shapetailor.datasets import MosaicDataset, ProceduralTextures
-from shapetailor.evolution import EvolutionConfig
+from shapetailor.evolution.config import EvolutionConfig
+from shapetailor.labels import same_partition
 from shapetailor.metrics import covering
-from shapetailor.regions import same_partition
-from shapetailor.segmenter import ALONE, FAR, SHARP, Segmenter
+from shapetailor.segmentation.segmenter import ALONE, FAR, SHARP, Segmenter
 
 
 @pytest.fixture(scope="module")
@@ -275,7 +275,7 @@ def test_a_number_of_iterations_changes_nothing_else_of_the_models_way(segmenter
     image, truth = halves(48)
     options = {"init": np.roll(truth, 12, axis=1)} if start == "init" else {"regions": 2}
     if start == "large":
-        monkeypatch.setattr("shapetailor.segmenter.FINE_PIXELS", 1000)
+        monkeypatch.setattr("shapetailor.segmentation.segmenter.FINE_PIXELS", 1000)
     usual = {"own": SHARP, "init": FAR, "large": ALONE}[start]
     asked = []
     evolve = segmenter_module.evolve

@@ -3,12 +3,14 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from shapetailor import STDNN, domain
-from shapetailor.checkpoint import load_model
-from shapetailor.evolution import EvolutionConfig, evolve
-from shapetailor.network import STDNNConfig
-from shapetailor.shapes import boxes_of, shape_of, widened
-from shapetailor.solved import Solved
+from shapetailor import STDNN
+from shapetailor.evolution.config import EvolutionConfig
+from shapetailor.evolution.evolve import evolve
+from shapetailor.evolution.region_shape import boxes_of, shape_of, widened
+from shapetailor.evolution.warm_start import Solved
+from shapetailor.network import region_grid as domain
+from shapetailor.network.checkpoint import load_model
+from shapetailor.network.stdnn import STDNNConfig
 
 REACH = 2
 
@@ -129,13 +131,13 @@ def test_an_evolution_goes_on_from_its_last_solutions(monkeypatch):
     monkeypatch.setattr(STDNN, "warm", watched)
     with torch.no_grad():
         image = net.prepare(image.expand(-1, 3, -1, -1))
-    monkeypatch.setattr("shapetailor.tailoring.OVERHEAD", 0)  # else they would share a canvas
+    monkeypatch.setattr("shapetailor.evolution.region_costs.OVERHEAD", 0)  # else they would share a canvas
     config = EvolutionConfig(iterations=5)
     start = disc(16, 96, (32, 30))
     found = evolve(image, start, net, config)
     assert found.iterations == 5
     assert 4 in given
-    monkeypatch.setattr("shapetailor.tailoring.REMEMBERED", 0)
+    monkeypatch.setattr("shapetailor.evolution.region_costs.REMEMBERED", 0)
     count = len(given)
     cold = evolve(image, start, net, config)
     assert len(given) == count

@@ -10,10 +10,10 @@ from scipy.ndimage import gaussian_filter
 from sklearn.cluster import KMeans
 
 from shapetailor.clustering import kmeans, normalised_cut
-from shapetailor.merging import merge_alike
+from shapetailor.labels import same_partition
 from shapetailor.metrics import covering
-from shapetailor.regions import same_partition
-from shapetailor.starts import (
+from shapetailor.segmentation.region_count import merge_alike
+from shapetailor.segmentation.starts import (
     assign,
     auto_start,
     kmeans_start,

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 
-from shapetailor.poisson.threads import in_threads, thread_count, without_torch
+from shapetailor.parallel import in_threads, thread_count, without_torch
 
 
 @pytest.fixture

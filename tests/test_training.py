@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from shapetailor import augment, training
-from shapetailor.checkpoint import load_model
 from shapetailor.datasets import Sample
-from shapetailor.network import STDNNConfig
-from shapetailor.resume import State, load_state, save_state, state_path
-from shapetailor.training import TrainConfig, learning_rate, recipe, train
+from shapetailor.network.checkpoint import load_model
+from shapetailor.network.stdnn import STDNNConfig
+from shapetailor.training import augmentation as augment
+from shapetailor.training import train as training
+from shapetailor.training.run_state import State, load_state, save_state, state_path
+from shapetailor.training.train import TrainConfig, learning_rate, recipe, train
 
 SIZE = 16
 NETWORK = STDNNConfig(widths=(6, 3), scales=(1.0,), alpha=1.0, resolution=SIZE)

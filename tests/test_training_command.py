@@ -8,10 +8,10 @@ import json
 import numpy as np
 import pytest
 
-from shapetailor.checkpoint import load_model
-from shapetailor.commands import train as command
-from shapetailor.images import write_image, write_labels
-from shapetailor.training import recipe
+from shapetailor.cli import train as command
+from shapetailor.io.images import write_image, write_labels
+from shapetailor.network.checkpoint import load_model
+from shapetailor.training.train import recipe
 
 
 def parse(*words):

@@ -14,9 +14,9 @@ import pytest
 import safetensors.torch
 import torch
 
-from shapetailor.checkpoint import load_model
-from shapetailor.images import write_image, write_labels
-from shapetailor.resume import state_path
+from shapetailor.io.images import write_image, write_labels
+from shapetailor.network.checkpoint import load_model
+from shapetailor.training.run_state import state_path
 
 SIZE = 16
 

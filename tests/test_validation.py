@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shapetailor.validation import GRID, clustered_covering, k_means
+from shapetailor.training.validation import GRID, clustered_covering, k_means
 
 
 def same_partition(first, second):

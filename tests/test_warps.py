@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shapetailor.warps import (
+from shapetailor.experiments.warps import (
     Warp,
     identity,
     largest_rectangle,

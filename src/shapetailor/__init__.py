@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from .evolution import EvolutionConfig
     from .network import STDNN, STDNNConfig
     from .poisson import smooth
-    from .segmentation import Segmentation
-    from .segmenter import Segmenter
+    from .segmentation import Segmentation, Segmenter
 
 #: Public name → the module it comes from. Imported on first use, so that the command line starts at once.
 _SOURCES = {
@@ -24,7 +23,7 @@ _SOURCES = {
     "STDNN": "network",
     "STDNNConfig": "network",
     "Segmentation": "segmentation",
-    "Segmenter": "segmenter",
+    "Segmenter": "segmentation",
     "smooth": "poisson",
 }
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 import scipy.linalg
 import scipy.sparse.linalg
 
-Array = npt.NDArray[Any]
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
+from .arrays import Array, Floats, Ints
 
 #: Lloyd's iterations at most; they end earlier as a rule, when no point changes its cluster.
 ITERATIONS = 50
@@ -21,7 +16,7 @@ ROUNDING = 1e-5
 RANK = 1e-3
 
 
-def kmeans(points: FloatArray, clusters: int, rng: np.random.Generator, n_init: int = 8) -> IntArray:
+def kmeans(points: Floats, clusters: int, rng: np.random.Generator, n_init: int = 8) -> Ints:
     """Cluster (P, D) points by Lloyd's iterations from k-means++ seedings [1]_; the least sum of squares wins.
 
     Points that differ by rounding only are one cluster. The result depends on the order of the points.
@@ -37,8 +32,8 @@ def kmeans(points: FloatArray, clusters: int, rng: np.random.Generator, n_init: 
 
 
 def normalised_cut(
-    points: FloatArray, clusters: int, rng: np.random.Generator, n_init: int = 8, sigma2: float = 0.1
-) -> IntArray:
+    points: Floats, clusters: int, rng: np.random.Generator, n_init: int = 8, sigma2: float = 0.1
+) -> Ints:
     """Cluster (P, D) points by a normalised cut [1]_ of the graph of all pairs.
 
     A pair weighs ``exp(−‖F_p − F_q‖² / sigma2)``. The first eigenvectors of the normalised affinity, rows scaled to
@@ -55,7 +50,7 @@ def normalised_cut(
     return cut_by(vectors[:, values > RANK], rng, n_init)
 
 
-def spectrum(points: FloatArray, count: int, sigma2: float) -> tuple[FloatArray, FloatArray]:
+def spectrum(points: Floats, count: int, sigma2: float) -> tuple[Floats, Floats]:
     """Return the `count` greatest eigenvalues of the normalised affinity of (P, D) points, and their vectors.
 
     The greatest is 1. As many are 1 as the graph has parts without a link; as many are near 1 as it has parts that hang
@@ -70,13 +65,13 @@ def spectrum(points: FloatArray, count: int, sigma2: float) -> tuple[FloatArray,
     return values[::-1], vectors[:, ::-1]
 
 
-def cut_by(vectors: FloatArray, rng: np.random.Generator, n_init: int = 8) -> IntArray:
+def cut_by(vectors: Floats, rng: np.random.Generator, n_init: int = 8) -> Ints:
     """Cluster points into as many clusters as there are eigenvectors, by k-means of their rows at unit length."""
     rows = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return kmeans(rows, vectors.shape[1], rng, n_init)
 
 
-def _leading(matrix: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
+def _leading(matrix: Floats, count: int) -> tuple[Floats, Floats]:
     """Return the greatest eigenvalues of a symmetric matrix, and their vectors."""
     size = len(matrix)
     if 4 * count + 20 > size:
@@ -86,7 +81,7 @@ def _leading(matrix: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
     return values, vectors
 
 
-def nearest(points: Array, centres: Array) -> tuple[IntArray, Array]:
+def nearest(points: Array, centres: Array) -> tuple[Ints, Array]:
     """Return for each of (P, D) points the nearest of (K, D) centres, and its squared distance."""
     # Taken from the first centre: far from the origin, ‖x‖² − 2x·a + ‖a‖² loses all digits of a small distance.
     points, centres = points - centres[0], centres - centres[0]
@@ -96,7 +91,7 @@ def nearest(points: Array, centres: Array) -> tuple[IntArray, Array]:
     return first, np.maximum(distance, 0.0)
 
 
-def _seeds(points: FloatArray, clusters: int, rng: np.random.Generator) -> FloatArray:
+def _seeds(points: Floats, clusters: int, rng: np.random.Generator) -> Floats:
     """Draw points, each with a probability proportional to its squared distance from those before."""
     chosen = [points[rng.integers(len(points))]]
     distance = np.full(len(points), np.inf)
@@ -110,7 +105,7 @@ def _seeds(points: FloatArray, clusters: int, rng: np.random.Generator) -> Float
     return np.stack(chosen)
 
 
-def _lloyd(points: FloatArray, centres: FloatArray) -> tuple[float, IntArray]:
+def _lloyd(points: Floats, centres: Floats) -> tuple[float, Ints]:
     clusters, distance = nearest(points, centres)
     for _ in range(ITERATIONS):
         member = clusters == np.arange(len(centres))[:, None]

@@ -9,18 +9,17 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 from skimage.feature import multiscale_basic_features
 from skimage.segmentation import chan_vese
 
+from ..arrays import Array, Floats32, Labels
 from ..datasets import Sample
-from ..images import Array, Labels
-from ..pictures import as_picture
-from ..starts import kmeans_start, region_means
+from ..segmentation.canvas import as_picture
+from ..segmentation.starts import kmeans_start, region_means
 from .method import FitSettings, Method, Recipe
 
-Values = NDArray[np.float32]  # (C, H, W) in 0..1
+Values = Floats32  # (C, H, W) in 0..1
 
 #: Standard deviation, in pixels, of the blur before colours are clustered into a forest's seeds.
 SEED_BLUR = 8.0

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..checkpoint import read_tensors, write_tensors
+from ..network.checkpoint import read_tensors, write_tensors
 from .vision import segmentation_network
 
 Head = Literal["softmax", "unit"]

@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 
-from ..corpus import Corpus, read_corpus
 from ..datasets import Sample
-from ..evolution import EvolutionConfig
-from ..resume import require_same_run
-from ..training import recipe
+from ..evolution.config import EvolutionConfig
+from ..training.corpus import Corpus, read_corpus
+from ..training.run_state import require_same_run
+from ..training.train import recipe
 from .cnn import CNN, load_cnn, load_pretrained, pretrained_file, save_cnn
 from .cnn_training import FULL, QUICK, Loss, largest_regions, train_cnn
 from .method import DescriptorMethod, FitSettings, Method, Recipe, count_parameters

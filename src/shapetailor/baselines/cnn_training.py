@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from ..corpus import Corpus
-from ..training import mean_loss, recipe
+from ..training.corpus import Corpus
+from ..training.train import mean_loss, recipe
 from .cnn import CNN
 
 Loss = Literal["ce", "loss"]

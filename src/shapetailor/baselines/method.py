@@ -9,10 +9,10 @@ from typing import Protocol
 
 from torch import nn
 
+from ..arrays import Array, Labels
 from ..datasets import Sample
-from ..evolution import EvolutionConfig
-from ..images import Array, Labels
-from ..segmenter import Describer, Segmenter, Start
+from ..evolution.config import EvolutionConfig
+from ..segmentation.segmenter import Describer, Segmenter, Start
 
 
 class Method(Protocol):

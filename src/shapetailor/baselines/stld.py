@@ -15,11 +15,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from .. import features
-from ..config import STDNNConfig
 from ..datasets import Sample
-from ..domain import Domain
-from ..evolution import EvolutionConfig
+from ..evolution.config import EvolutionConfig
+from ..network import features
+from ..network.config import STDNNConfig
+from ..network.region_grid import Domain
 from .method import DescriptorMethod, FitSettings, Method, Recipe
 
 TOLERANCE = 1e-3

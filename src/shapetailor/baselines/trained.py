@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ..checkpoint import load_model
 from ..datasets import Sample
-from ..network import STDNN, STDNNConfig
-from ..sharpening import SharpenConfig, sharpen
-from ..training import TrainConfig, recipe, train
+from ..network.checkpoint import load_model
+from ..network.stdnn import STDNN, STDNNConfig
+from ..training.sharpen import SharpenConfig, sharpen
+from ..training.train import TrainConfig, recipe, train
 from .method import DescriptorMethod, FitSettings, Method, Recipe, count_parameters
 
 #: STLD's channels and, on blocks of 4×4 pixels, its scales: α = 40 … 200 pixels² in a picture of 256×256.

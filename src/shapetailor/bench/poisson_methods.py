@@ -17,8 +17,9 @@ import torch
 from scipy.sparse.linalg import splu
 from torch import Tensor
 
+from ..arrays import Array
 from ..poisson import smooth
-from .poisson_problem import CASES, Array, Problem
+from .poisson_problem import CASES, Problem
 
 
 def ours(problem: Problem, tol: float, backend: Any = "auto", dtype: torch.dtype = torch.float32) -> Array:

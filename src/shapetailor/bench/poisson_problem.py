@@ -8,14 +8,11 @@ answer is an array (5, 8, H, W) in both.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..datasets.noise import fractal_noise, smooth_noise
-
-Array = NDArray[Any]
 
 SCALES = (5.0, 10.0, 15.0, 20.0, 25.0)
 CHANNELS = 8

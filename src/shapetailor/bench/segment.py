@@ -14,25 +14,24 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.ndimage import distance_transform_edt
 from skimage.color import rgb2gray
 from skimage.segmentation import chan_vese, random_walker
 from torch import Tensor
 
 from .. import metrics
-from ..checkpoint import load_model
+from ..arrays import Labels
 from ..datasets.mosaics import mosaic
 from ..datasets.sample import Sample
 from ..datasets.textures import texture
-from ..evolution import EvolutionConfig
-from ..network import STDNN
+from ..evolution.config import EvolutionConfig
+from ..network.checkpoint import load_model
+from ..network.stdnn import STDNN
 from ..poisson.solve import Backend
-from ..segmenter import Segmenter
+from ..segmentation.segmenter import Segmenter
 from .measure import NOTHING, Outcome, best_times, machine, peak_memory, progress, text_table
 from .report import duration, heading, megabytes, targets, verdict
 
-Labels = NDArray[np.int64]
 Data = dict[str, Any]
 
 SIZES, QUICK_SIZES = (256, 512, 1024, 2048), (64,)

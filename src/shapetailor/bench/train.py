@@ -20,14 +20,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..config import STDNNConfig
 from ..datasets.mosaics import mosaic
 from ..datasets.textures import FAMILIES, texture
-from ..domain import Domain
 from ..loss import region_loss
-from ..network import STDNN
+from ..network.config import STDNNConfig
+from ..network.region_grid import Domain
+from ..network.stdnn import STDNN
 from ..poisson import chebyshev
-from ..poisson.dense import operator_matrix
+from ..poisson.dense_backend import operator_matrix
 from ..poisson.operator import edges_of, laplacian
 from .measure import NOTHING, Outcome, best_times, machine, peak_memory, progress, text_table
 from .report import duration, heading, megabytes, targets, verdict

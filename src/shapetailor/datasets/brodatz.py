@@ -12,7 +12,8 @@ from pathlib import Path
 
 from torch.utils.data import Dataset
 
-from ..images import image_files, read_image
+from ..io.files import image_files
+from ..io.images import read_image
 from .sample import Sample, require
 
 LAYOUT = "one image file a texture, D1.jpg to D112.jpg for the Brodatz album"

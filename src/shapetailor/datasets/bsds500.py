@@ -14,7 +14,9 @@ from pathlib import Path
 import scipy.io
 from torch.utils.data import Dataset
 
-from ..images import Labels, image_files, read_image
+from ..arrays import Labels
+from ..io.files import image_files
+from ..io.images import read_image
 from .sample import Sample, consecutive, require
 
 LAYOUT = "images/SPLIT/ID.jpg and groundTruth/SPLIT/ID.mat, SPLIT being train, val or test"

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from torch.utils.data import Dataset
 
-from ..images import image_files, read_image, read_labels
+from ..io.files import image_files
+from ..io.images import read_image, read_labels
 from .sample import Sample, consecutive, require
 
 LAYOUT = "images/NAME.(jpg, png, tif, …) and masks/NAME.(png, tif, …), a label map with equal name"

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import ndimage
 from torch.utils.data import Dataset
 
-from ..images import Array, Labels
+from ..arrays import Array, Labels
 from .noise import Shape, smooth_noise
 from .sample import Sample
 

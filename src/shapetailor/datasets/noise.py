@@ -18,11 +18,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 import scipy.fft
 from scipy import ndimage
 
-Field = npt.NDArray[np.float64]
+from ..arrays import Floats
+
+Field = Floats
 Shape = tuple[int, int]
 
 

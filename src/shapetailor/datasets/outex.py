@@ -13,7 +13,8 @@ from pathlib import Path
 
 from torch.utils.data import Dataset
 
-from ..images import image_files, read_image, read_labels
+from ..io.files import image_files
+from ..io.images import read_image, read_labels
 from .sample import Sample, consecutive, require
 
 LAYOUT = "ground_truth.ras and 000/problem.ras to 099/problem.ras (or converted, e.g. to .png)"

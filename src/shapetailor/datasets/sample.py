@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..images import Array, Labels
+from ..arrays import Array, Labels
 
 
 @dataclass(frozen=True, eq=False)

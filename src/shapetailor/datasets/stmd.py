@@ -10,7 +10,7 @@ from pathlib import Path
 
 from torch.utils.data import Dataset
 
-from ..images import read_image, read_labels
+from ..io.images import read_image, read_labels
 from .sample import Sample, consecutive, require
 
 LAYOUT = "images/ID.jpg, groundtruth/ID.png (a gray value a region) and SPLIT.txt (an ID a line)"

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 from torch.utils.data import Dataset
 
+from ..arrays import Floats32
 from . import noise, patterns
 from .noise import Field, Shape
 from .sample import Sample
@@ -33,7 +33,7 @@ _PAINTERS: dict[str, Callable[[Shape, np.random.Generator], Field]] = {
 FAMILIES: tuple[str, ...] = tuple(_PAINTERS)
 
 
-def texture(family: str, size: int | Shape, rng: np.random.Generator, colour: bool = False) -> npt.NDArray[np.float32]:
+def texture(family: str, size: int | Shape, rng: np.random.Generator, colour: bool = False) -> Floats32:
     """Paint a random member of a family of textures.
 
     Parameters

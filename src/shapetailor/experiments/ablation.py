@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from ..baselines import FitSettings, Method
 from ..baselines.method import DescriptorMethod, count_parameters
-from ..evolution import EvolutionConfig
-from ..training import TrainConfig, recipe, train
+from ..evolution.config import EvolutionConfig
+from ..training.train import TrainConfig, recipe, train
 from .context import Context
 from .grids import add_grid
 from .plots import blank, save

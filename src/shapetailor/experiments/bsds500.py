@@ -8,16 +8,17 @@ from importlib.util import find_spec
 import numpy as np
 from PIL import Image
 
+from ..arrays import Array, Labels
 from ..baselines import Method
 from ..baselines.method import DescriptorMethod
-from ..cleaning import dense_crf, remove_small
 from ..datasets import BSDS500, Sample
-from ..evolution import EvolutionConfig
-from ..images import Array, Labels, read_labels
+from ..drawing.overlay import as_rgb8
+from ..evolution.config import EvolutionConfig
+from ..io.images import read_labels
+from ..labels import relabel
 from ..metrics import region_benchmark, region_curve
-from ..overlay import as_rgb8
-from ..regions import relabel
-from ..segmenter import Segmenter
+from ..segmentation.cleanup import dense_crf, remove_small
+from ..segmentation.segmenter import Segmenter
 from .context import Context
 from .gpb import add_gpb
 from .grids import add_grid

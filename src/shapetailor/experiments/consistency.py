@@ -10,16 +10,16 @@ from zlib import crc32
 import numpy as np
 from tqdm import tqdm
 
+from ..arrays import RGB8, Array, Labels
 from ..baselines import Method
 from ..datasets import Sample
-from ..evaluate import measure
-from ..images import Array, Labels
+from ..drawing.overlay import overlay
+from ..evaluate.evaluation import measure
 from ..metrics import align_labels
-from ..overlay import Picture, overlay
-from ..warps import Warp
 from .context import Context
 from .results import Results
 from .suite import Entry, Measures, Split, entries, fit, trained
+from .warps import Warp
 
 #: What runs unless methods are named: a network, hand-crafted descriptors, and colours alone.
 METHODS = ("stdnn", "stld", "kmeans-colour")
@@ -107,7 +107,7 @@ def _judge(context: Context, who: Participant, trial: Trial) -> dict[str, dict[s
     return {"consistency": measure(found, [expected]), "accuracy": measure(found, truths, ignore=-1)}
 
 
-def pair_of_pictures(context: Context, who: Participant, trial: Trial) -> tuple[Picture, Picture]:
+def pair_of_pictures(context: Context, who: Participant, trial: Trial) -> tuple[RGB8, RGB8]:
     """Draw S[I]∘w and S[I∘w] over the warped image, partners of true regions in these regions' colours."""
     truth = trial.warp.labels(trial.sample.truths[0])
     first, second = (

@@ -11,7 +11,9 @@ from typing import Any, TypeVar
 
 from tqdm import tqdm
 
-from ..images import Labels, atomic, read_labels, write_labels
+from ..arrays import Labels
+from ..io.files import atomic
+from ..io.images import read_labels, write_labels
 
 Item = TypeVar("Item")
 

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..datasets import Sample
-from ..images import write_image
-from ..overlay import as_rgb8
-from ..warps import Rectangle, Warp, largest_rectangle, rotation
+from ..drawing.overlay import as_rgb8
+from ..io.images import write_image
 from .consistency import COLUMNS, Participant, Trial, add_row, generator, pair_of_pictures, participants
 from .context import Context
 from .grids import MOST, grid
 from .plots import add_bars
 from .results import Results
 from .rwtsd import two_regions
+from .warps import Rectangle, Warp, largest_rectangle, rotation
 
 SUMMARY = (
     "Each test image is turned by a multiple of 30° and cropped to a random rectangle that shows only its pixels: is "

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ..arrays import Floats
 from ..datasets import Sample
-from ..images import write_image
-from ..overlay import as_rgb8
-from ..warps import Floats, Warp, largest_rectangle, random_deformation
+from ..drawing.overlay import as_rgb8
+from ..io.images import write_image
 from . import plots
 from .consistency import ACCURACY, COLUMNS, Participant, Trial, add_row, generator, pair_of_pictures, participants
 from .context import Context
@@ -17,6 +17,7 @@ from .grids import grid
 from .results import COLUMNS as PRINTED
 from .results import Results
 from .rwtsd import two_regions
+from .warps import Warp, largest_rectangle, random_deformation
 
 SUMMARY = (
     "Each test image is deformed at random by truncated Fourier series (N = 10) of squared Sobolev norm 10, 20, … 80: "

@@ -11,8 +11,9 @@ import numpy as np
 import scipy.io
 
 from .. import metrics
+from ..arrays import Array
 from ..datasets import Sample
-from ..images import Array, read_image
+from ..io.images import read_image
 from ..metrics.region_benchmark import RegionCurve
 from .context import Context
 from .results import Results, Row

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from ..arrays import RGB8, Labels
 from ..datasets import Sample
-from ..images import Labels, read_labels, write_image
+from ..drawing.overlay import as_rgb8, overlay
+from ..io.images import read_labels, write_image
 from ..metrics import align_labels
-from ..overlay import Picture, as_rgb8, overlay
 from .context import Context
 from .results import Results
 
@@ -38,7 +39,7 @@ def add_grid(
     results.pictures.append(name)
 
 
-def grid(heads: Sequence[str], rows: Sequence[Sequence[Picture]]) -> Picture:
+def grid(heads: Sequence[str], rows: Sequence[Sequence[RGB8]]) -> RGB8:
     """Set pictures of any size as a table with a head; all are fitted into squares of one size."""
     step = SIDE + GAP
     sheet = Image.new("RGB", (step * len(heads) + GAP, HEAD + step * len(rows)), "white")
@@ -54,7 +55,7 @@ def grid(heads: Sequence[str], rows: Sequence[Sequence[Picture]]) -> Picture:
     return np.asarray(sheet)
 
 
-def _aligned(sample: Sample, labels: Labels) -> Picture:
+def _aligned(sample: Sample, labels: Labels) -> RGB8:
     """Tint a label map, partners of true regions in these regions' colours."""
     return overlay(sample.image, align_labels(labels, sample.truths[0], ignore=-1)[0])
 

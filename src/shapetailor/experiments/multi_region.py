@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..arrays import Labels
 from ..baselines import Method
 from ..datasets import Sample, SyntheticMultiRegion
-from ..evolution import EvolutionConfig
-from ..images import Labels
+from ..evolution.config import EvolutionConfig
 from .context import Context
 from .grids import add_grid
 from .plots import add_bars

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..images import atomic
+from ..io.files import atomic
 from .context import Context
 from .report import as_text
 from .results import COLUMNS, Results

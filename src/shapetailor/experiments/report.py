@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from .._version import __version__
-from ..evaluate import Evaluation
-from ..images import atomic
+from ..evaluate.evaluation import Evaluation
+from ..io.files import atomic
 from .context import Context
 from .results import COLUMNS, Results, Row
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..evaluate import Evaluation
+from ..evaluate.evaluation import Evaluation
 
 #: Column → how it is printed, ↑ larger or ↓ smaller is better. Columns that are not listed print as they are.
 COLUMNS = {

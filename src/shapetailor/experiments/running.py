@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import Any
 
 from .._version import __version__
-from ..images import atomic
+from ..io.files import atomic
 from . import load
 from .context import Context
 from .report import write_results

@@ -8,12 +8,12 @@ from functools import partial
 
 import numpy as np
 
+from ..arrays import Labels
 from ..baselines import RECIPES, FitSettings, Method, Recipe, stdnn_method
 from ..datasets import MosaicDataset, ProceduralTextures, Sample
-from ..evaluate import measure
-from ..evolution import EvolutionConfig
-from ..images import Labels
-from ..segmenter import Start
+from ..evaluate.evaluation import measure
+from ..evolution.config import EvolutionConfig
+from ..segmentation.segmenter import Start
 from .context import Context
 from .results import Results
 

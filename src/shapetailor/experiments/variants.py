@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 from scipy import ndimage
 
+from ..arrays import Array, Labels
 from ..datasets import Sample
 from ..datasets.sample import consecutive
-from ..images import Array, Labels
 
 ANGLES = tuple(np.arange(8) * np.pi / 4)
 #: How many times the cut-out square fits into the largest one: 1 to 2 in equal ratios.

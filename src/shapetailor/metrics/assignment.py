@@ -9,16 +9,16 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
-from .labels import IntArray
+from ..arrays import Array, Ints
 
 
 def cheapest_pairs(
-    rows: npt.NDArray[Any],
-    columns: npt.NDArray[Any],
+    rows: Array,
+    columns: Array,
     costs: npt.NDArray[np.floating[Any]],
     shape: tuple[int, int],
     alone: float,
-) -> tuple[IntArray, IntArray]:
+) -> tuple[Ints, Ints]:
     """Pair rows with columns so that the pairs' costs plus `alone` for every unpaired row is least.
 
     Parameters

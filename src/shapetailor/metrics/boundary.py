@@ -18,11 +18,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.spatial import KDTree
 
+from ..arrays import Array, Mask
 from .assignment import cheapest_pairs
-from .labels import BoolArray, LabelMap, as_labels, as_truths
+from .labels import LabelMap, as_labels, as_truths
 
 #: Largest distance of a match, as a fraction of the image diagonal; the benchmark's own.
 TOLERANCE = 0.0075
@@ -101,7 +101,7 @@ def boundary_f(
     return BoundaryScore(precision, recall, float(f_measure(precision, recall)))
 
 
-def label_boundaries(labels: LabelMap) -> BoolArray:
+def label_boundaries(labels: LabelMap) -> Mask:
     """Return the thinned boundary of a label map, at the map's size.
 
     A pixel is on the boundary when the four labels of the 2×2 block that starts at it, towards the
@@ -116,18 +116,16 @@ def label_boundaries(labels: LabelMap) -> BoolArray:
     vertical = padded[:-1] != padded[1:]
     horizontal = padded[:, :-1] != padded[:, 1:]
     thick = vertical[:, :-1] | vertical[:, 1:] | horizontal[:-1] | horizontal[1:]
-    thinned: BoolArray = thin(thick)
+    thinned: Mask = thin(thick)
     return thinned
 
 
-def boundary_counts(predicted: BoolArray, true: Iterable[BoolArray], tolerance: float = TOLERANCE) -> BoundaryCounts:
+def boundary_counts(predicted: Mask, true: Iterable[Mask], tolerance: float = TOLERANCE) -> BoundaryCounts:
     """Match one thin boundary map with the annotators' thin boundary maps and count."""
     return _count([(predicted, annotator) for annotator in true], tolerance)
 
 
-def match_boundaries(
-    predicted: BoolArray, true: BoolArray, tolerance: float = TOLERANCE
-) -> tuple[BoolArray, BoolArray]:
+def match_boundaries(predicted: Mask, true: Mask, tolerance: float = TOLERANCE) -> tuple[Mask, Mask]:
     """Return the matched pixels of each of two boundary maps, under the cheapest one-to-one matching."""
     reach = tolerance * float(np.hypot(*predicted.shape))
     points, targets = np.argwhere(predicted), np.argwhere(true)
@@ -149,7 +147,7 @@ def f_measure(precision: Any, recall: Any) -> Any:
     return 2 * precision * recall / np.where(total == 0, 1, total)
 
 
-def _count(pairs: list[tuple[BoolArray, BoolArray]], tolerance: float) -> BoundaryCounts:
+def _count(pairs: list[tuple[Mask, Mask]], tolerance: float) -> BoundaryCounts:
     """Count over (predicted, true) maps, one pair an annotator; `predicted` may lack ignored pixels."""
     found = np.zeros_like(pairs[0][0])
     judged = np.zeros_like(pairs[0][0])
@@ -163,8 +161,8 @@ def _count(pairs: list[tuple[BoolArray, BoolArray]], tolerance: float) -> Bounda
     return BoundaryCounts(matched_true, total_true, int(found.sum()), int(judged.sum()))
 
 
-def _judged(annotator: npt.NDArray[Any], ignore: int | None) -> BoolArray:
+def _judged(annotator: Array, ignore: int | None) -> Mask:
     """Pixels whose 2×2 block, the one that makes them boundary or not, has no ignored label."""
     keep = np.ones(annotator.shape, dtype=np.bool_) if ignore is None else annotator != ignore
-    padded: BoolArray = np.pad(keep, ((0, 1), (0, 1)), mode="edge")
+    padded: Mask = np.pad(keep, ((0, 1), (0, 1)), mode="edge")
     return padded[:-1, :-1] & padded[1:, :-1] & padded[:-1, 1:] & padded[1:, 1:]

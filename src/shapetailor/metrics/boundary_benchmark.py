@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..arrays import Floats, Ints, Mask
 from .boundary import TOLERANCE, BoundaryScore, boundary_counts, f_measure
-from .formulas import FloatArray
-from .labels import BoolArray, IntArray
 
 
 class BestBoundary(NamedTuple):
@@ -30,17 +29,17 @@ class BoundaryBenchmark:
     images pooled at their own best thresholds, `average_precision` the area under the pooled curve.
     """
 
-    thresholds: FloatArray
-    recall: FloatArray
-    precision: FloatArray
-    f: FloatArray
+    thresholds: Floats
+    recall: Floats
+    precision: Floats
+    f: Floats
     images: tuple[BestBoundary, ...]
     ods: BestBoundary
     ois: BoundaryScore
     average_precision: float
 
 
-def boundary_curve(predicted: Iterable[BoolArray], true: Sequence[BoolArray], tolerance: float = TOLERANCE) -> IntArray:
+def boundary_curve(predicted: Iterable[Mask], true: Sequence[Mask], tolerance: float = TOLERANCE) -> Ints:
     """Match one image's boundary maps, one a threshold, with those of its annotators.
 
     The maps are thin and boolean: `label_boundaries` of a segmentation, or `strength_boundaries`.
@@ -63,7 +62,7 @@ def boundary_curve(predicted: Iterable[BoolArray], true: Sequence[BoolArray], to
     return np.array(rows, dtype=np.int64).reshape(-1, 4)
 
 
-def boundary_benchmark(curves: Iterable[IntArray], thresholds: Sequence[float] | FloatArray) -> BoundaryBenchmark:
+def boundary_benchmark(curves: Iterable[Ints], thresholds: Sequence[float] | Floats) -> BoundaryBenchmark:
     """Collect the images' counts into the figures of the BSDS boundary benchmark.
 
     Parameters
@@ -95,18 +94,18 @@ def boundary_benchmark(curves: Iterable[IntArray], thresholds: Sequence[float] |
     )
 
 
-def _rates(counts: IntArray) -> tuple[FloatArray, FloatArray]:
+def _rates(counts: Ints) -> tuple[Floats, Floats]:
     """Recall and precision, 0 where there is nothing to recall or nothing predicted."""
     matched_true, true, matched_predicted, predicted = np.moveaxis(counts, -1, 0)
     return matched_true / np.maximum(true, 1), matched_predicted / np.maximum(predicted, 1)
 
 
-def _f(counts: IntArray) -> FloatArray:
+def _f(counts: Ints) -> Floats:
     recall, precision = _rates(counts)
     return np.asarray(f_measure(precision, recall))
 
 
-def _best(thresholds: FloatArray, recall: FloatArray, precision: FloatArray) -> BestBoundary:
+def _best(thresholds: Floats, recall: Floats, precision: Floats) -> BestBoundary:
     """Best F on the curve drawn straight between neighbouring thresholds, at 100 points a piece."""
     points = np.stack([thresholds, recall, precision])
     step = np.linspace(0, 1, 100)
@@ -118,7 +117,7 @@ def _best(thresholds: FloatArray, recall: FloatArray, precision: FloatArray) -> 
     return BestBoundary(threshold, recall_there, precision_there, float(f[at]))
 
 
-def _area(recall: FloatArray, precision: FloatArray) -> float:
+def _area(recall: Floats, precision: Floats) -> float:
     """Area under precision over recall at recall 0, 0.01, …, 1; outside the curve's recalls it is 0."""
     levels, first = np.unique(recall, return_index=True)
     if len(levels) < 2:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from .labels import IntArray, LabelMap, as_labels, as_truths
+from ..arrays import Array, Floats, Ints
+from .labels import LabelMap, as_labels, as_truths
 
 
 class Partition(NamedTuple):
     """A label map's pixels, flat, with its labels renamed to 0 … regions-1."""
 
-    codes: IntArray
+    codes: Ints
     regions: int
 
 
@@ -24,11 +24,11 @@ class Contingency(NamedTuple):
     Kept sparse: there are at most as many overlapping pairs as pixels, however many regions.
     """
 
-    predicted: IntArray
-    true: IntArray
-    overlap: IntArray
-    predicted_sizes: IntArray
-    true_sizes: IntArray
+    predicted: Ints
+    true: Ints
+    overlap: Ints
+    predicted_sizes: Ints
+    true_sizes: Ints
 
     @property
     def pixels(self) -> int:
@@ -36,13 +36,13 @@ class Contingency(NamedTuple):
         return int(self.true_sizes.sum())
 
     @property
-    def iou(self) -> npt.NDArray[np.float64]:
+    def iou(self) -> Floats:
         """Intersection over union of every overlapping pair."""
         union = self.predicted_sizes[self.predicted] + self.true_sizes[self.true] - self.overlap
         return self.overlap / union
 
 
-def partition(labels: npt.NDArray[Any]) -> Partition:
+def partition(labels: Array) -> Partition:
     """Rename any labels to 0 … regions-1, in ascending order."""
     flat = labels.ravel()
     if flat.dtype.kind == "b":

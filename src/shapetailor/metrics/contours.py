@@ -6,23 +6,21 @@ The functions give one map a threshold, in the order of the thresholds, made whe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import ndimage
 
-from .labels import BoolArray, IntArray
+from ..arrays import Array, Floats, Ints, Mask
 
 
-def benchmark_thresholds(count: int = 99) -> npt.NDArray[np.float64]:
+def benchmark_thresholds(count: int = 99) -> Floats:
     """Return the benchmark's `count` thresholds, evenly spaced inside (0, 1)."""
     if count < 1:
         raise ValueError(f"count must be at least 1, got {count}")
     return np.linspace(1 / (count + 1), 1 - 1 / (count + 1), count)
 
 
-def ucm_segmentations(ucm: npt.NDArray[Any], thresholds: Iterable[float]) -> Iterator[IntArray]:
+def ucm_segmentations(ucm: Array, thresholds: Iterable[float]) -> Iterator[Ints]:
     """Segment an ultrametric contour map of double size (`ucm2`, (2H+1)×(2W+1)) at each threshold.
 
     Regions are the 8-connected sets where the contour is at most the threshold; pixel (i, j) of the
@@ -34,12 +32,12 @@ def ucm_segmentations(ucm: npt.NDArray[Any], thresholds: Iterable[float]) -> Ite
         yield regions[1::2, 1::2]
 
 
-def ucm_strength(ucm: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def ucm_strength(ucm: Array) -> Array:
     """Return the boundary strength at image size of an ultrametric contour map of double size."""
     return _double_size(ucm)[2::2, 2::2]
 
 
-def strength_boundaries(strength: npt.NDArray[Any], thresholds: Iterable[float]) -> Iterator[BoolArray]:
+def strength_boundaries(strength: Array, thresholds: Iterable[float]) -> Iterator[Mask]:
     """Return the thinned boundary where the strength (H×W, in [0, 1]) reaches each threshold."""
     from skimage.morphology import thin  # here, as in `boundary`
 
@@ -49,7 +47,7 @@ def strength_boundaries(strength: npt.NDArray[Any], thresholds: Iterable[float])
         yield thin(strength >= threshold)
 
 
-def _double_size(ucm: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _double_size(ucm: Array) -> Array:
     if ucm.ndim != 2 or not all(side % 2 and side >= 3 for side in ucm.shape):
         raise ValueError(f"ucm must be of double size, (2H+1)×(2W+1), got shape {ucm.shape}")
     return ucm

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from ..arrays import Floats, Ints
 from .assignment import cheapest_pairs
 from .contingency import Contingency
-from .labels import IntArray
-
-FloatArray = npt.NDArray[np.float64]
 
 
-def best_iou_of_true(table: Contingency) -> FloatArray:
+def best_iou_of_true(table: Contingency) -> Floats:
     """For every true region, max_i IoU(i, j)."""
     return _largest(table.iou, table.true, len(table.true_sizes))
 
 
-def best_iou_of_predicted(table: Contingency) -> FloatArray:
+def best_iou_of_predicted(table: Contingency) -> Floats:
     """For every predicted region, max_j IoU(i, j)."""
     return _largest(table.iou, table.predicted, len(table.predicted_sizes))
 
@@ -51,7 +48,7 @@ def variation_of_information(table: Contingency) -> float:
     return float(np.sum(share * -(np.log2(of_predicted) + np.log2(of_true)))) + 0.0
 
 
-def best_pairing(table: Contingency) -> tuple[IntArray, IntArray]:
+def best_pairing(table: Contingency) -> tuple[Ints, Ints]:
     """Return the one-to-one pairs of predicted and true regions whose sum of IoU is largest."""
     shape = len(table.predicted_sizes), len(table.true_sizes)
     # IoU is at most 1: a pair costs 1 - IoU, no pair costs the same as a pair of IoU 0.
@@ -66,13 +63,13 @@ def mean_iou(table: Contingency) -> float:
     return float(table.iou[chosen].sum()) / width
 
 
-def _largest(values: FloatArray, groups: IntArray, count: int) -> FloatArray:
+def _largest(values: Floats, groups: Ints, count: int) -> Floats:
     largest = np.zeros(count)
     np.maximum.at(largest, groups, values)
     return largest
 
 
-def _pairs(sizes: IntArray) -> int:
+def _pairs(sizes: Ints) -> int:
     return int((sizes * (sizes - 1) // 2).sum())
 
 

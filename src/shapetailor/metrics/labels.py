@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
-LabelMap: TypeAlias = npt.NDArray[Any] | torch.Tensor
-IntArray: TypeAlias = npt.NDArray[np.int64]
-BoolArray: TypeAlias = npt.NDArray[np.bool_]
+from ..arrays import Array, Ints, Mask
+
+LabelMap: TypeAlias = Array | torch.Tensor
+Ints: TypeAlias = Ints
+Mask: TypeAlias = Mask
 
 
-def as_labels(name: str, value: LabelMap) -> npt.NDArray[Any]:
+def as_labels(name: str, value: LabelMap) -> Array:
     """Return `value` as an H×W integer array, or say which argument is not one."""
     array = value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
     if array.dtype.kind not in "iub":
@@ -25,9 +26,7 @@ def as_labels(name: str, value: LabelMap) -> npt.NDArray[Any]:
     return array
 
 
-def as_truths(
-    truth: LabelMap | Sequence[LabelMap], shape: tuple[int, ...], ignore: int | None
-) -> list[npt.NDArray[Any]]:
+def as_truths(truth: LabelMap | Sequence[LabelMap], shape: tuple[int, ...], ignore: int | None) -> list[Array]:
     """Return one label map an annotator, each of the prediction's `shape` and with a pixel to judge."""
     if ignore is not None:
         try:

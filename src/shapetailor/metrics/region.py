@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..arrays import Ints
 from . import formulas
 from .contingency import Contingency, Partition, contingency, contingency_tables, partition
-from .labels import IntArray, LabelMap, as_labels, as_truths
+from .labels import LabelMap, as_labels, as_truths
 
 Truth = LabelMap | Sequence[LabelMap]
 
@@ -151,7 +152,7 @@ def region_scores(prediction: LabelMap, truth: Truth, *, ignore: int | None = No
     )
 
 
-def align_labels(prediction: LabelMap, truth: LabelMap, *, ignore: int | None = None) -> tuple[IntArray, IntArray]:
+def align_labels(prediction: LabelMap, truth: LabelMap, *, ignore: int | None = None) -> tuple[Ints, Ints]:
     """Rename both maps' regions so that partners under the pairing of `mean_iou` have the same label.
 
     Returns

@@ -13,24 +13,24 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..arrays import Floats
 from . import formulas
 from .contingency import Contingency, contingency, partition
-from .formulas import FloatArray
 from .labels import LabelMap, as_labels, as_truths
 
 
 class RegionCurve(NamedTuple):
     """One image's results, an entry for each threshold (or segmentation)."""
 
-    covered: FloatArray  #: Σ over all annotators' regions of size · best IoU
+    covered: Floats  #: Σ over all annotators' regions of size · best IoU
     true_area: int  #: pixels × annotators
     covered_at_best: float  #: the same sum, each true region at the threshold that suits it best
-    reverse_covering: FloatArray  #: predicted regions covered by any annotator's regions
-    rand_index: FloatArray
-    variation_of_information: FloatArray
+    reverse_covering: Floats  #: predicted regions covered by any annotator's regions
+    rand_index: Floats
+    variation_of_information: Floats
 
     @property
-    def covering(self) -> FloatArray:
+    def covering(self) -> Floats:
         """Covering of the truth at each threshold."""
         return self.covered / self.true_area
 
@@ -55,10 +55,10 @@ class Optimum(NamedTuple):
 class RegionBenchmark:
     """The dataset's figures: curves over the thresholds, and what is best."""
 
-    thresholds: FloatArray
-    covering_curve: FloatArray
-    rand_index_curve: FloatArray
-    variation_of_information_curve: FloatArray
+    thresholds: Floats
+    covering_curve: Floats
+    rand_index_curve: Floats
+    variation_of_information_curve: Floats
     images: tuple[ImageCovering, ...]
     covering: Optimum
     best_covering: float
@@ -98,7 +98,7 @@ def _reverse_rand_information(tables: list[Contingency]) -> tuple[float, float, 
     )
 
 
-def region_benchmark(curves: Iterable[RegionCurve], thresholds: Sequence[float] | FloatArray) -> RegionBenchmark:
+def region_benchmark(curves: Iterable[RegionCurve], thresholds: Sequence[float] | Floats) -> RegionBenchmark:
     """Collect the images' curves into the figures of the BSDS region benchmark.
 
     Parameters
@@ -141,12 +141,12 @@ def region_benchmark(curves: Iterable[RegionCurve], thresholds: Sequence[float] 
     )
 
 
-def _best_of_image(curve: RegionCurve, thresholds: FloatArray) -> ImageCovering:
+def _best_of_image(curve: RegionCurve, thresholds: Floats) -> ImageCovering:
     at = int(curve.covering.argmax())
     return ImageCovering(float(thresholds[at]), float(curve.covering[at]), float(curve.reverse_covering[at]))
 
 
-def _optimum(scores: FloatArray, thresholds: FloatArray, sign: float = 1.0) -> Optimum:
+def _optimum(scores: Floats, thresholds: Floats, sign: float = 1.0) -> Optimum:
     """ODS and OIS of a measure given as images × thresholds, larger is better."""
     mean = scores.mean(axis=0)
     at = int(mean.argmax())

@@ -12,7 +12,8 @@ from math import acosh, ceil, log, sqrt
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+from ..arrays import Floats
 
 
 def condition(alpha: float, conductance: float = 1.0) -> float:
@@ -36,7 +37,7 @@ def step_count(kappa: float, reduction: float) -> int:
 
 
 @lru_cache(maxsize=256)  # a network's many channels have few alphas
-def step_weights(kappa: float, steps: int) -> tuple[float, NDArray[np.float64]]:
+def step_weights(kappa: float, steps: int) -> tuple[float, Floats]:
     """Return γ and ω_1..ω_k of ``u_{k+1} = u_{k−1} + ω_{k+1} (γ r_k + u_k − u_{k−1})`` (Golub & Varga 1961)."""
     theta, delta = (kappa + 1.0) / 2.0, (kappa - 1.0) / 2.0
     ratio = (delta / theta) ** 2
@@ -56,7 +57,7 @@ class HalfSteps(NamedTuple):
 
     rate: float
     margin: float
-    omegas: NDArray[np.float64]
+    omegas: Floats
 
 
 @lru_cache(maxsize=256)
@@ -95,7 +96,7 @@ def series_length(alpha: float, conductance: float, tol: float) -> int:
     return 1 + max(0, ceil(log(max(size / tol, 1.0)) / -log(rho)))
 
 
-def series(alpha: float, conductance: float, terms: int) -> NDArray[np.float64]:
+def series(alpha: float, conductance: float, terms: int) -> Floats:
     """Return a_k of ``A⁻¹ = Σ a_k T_k(S)`` with ``S = L/(4c) − I``, whose spectrum lies in [−1, 1].
 
     From ``1/(z+s) = (2/√(z²−1)) (½ + Σ (−ρ)^k T_k(s))``. The T_k are the same for every α: that is what
@@ -103,6 +104,6 @@ def series(alpha: float, conductance: float, terms: int) -> NDArray[np.float64]:
     """
     kappa = condition(alpha, conductance)
     rho = (sqrt(kappa) - 1.0) / (sqrt(kappa) + 1.0)
-    coefficients: NDArray[np.float64] = (2.0 / sqrt(kappa)) * np.power(-rho, np.arange(terms))
+    coefficients: Floats = (2.0 / sqrt(kappa)) * np.power(-rho, np.arange(terms))
     coefficients[0] /= 2.0
     return coefficients

@@ -9,7 +9,8 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
-from . import dense, plain
+from . import dense_backend as dense
+from . import torch_backend as plain
 from .autograd import Settings, Solve, Solver
 from .operator import Edges, edges_of
 from .stats import Stats
@@ -202,6 +203,6 @@ def _choose(x: Tensor, backend: str) -> Solver:
         return plain.solve
     if backend not in ("auto", "chebyshev", "multigrid"):
         raise ValueError(f"backend must be 'auto', 'chebyshev', 'multigrid', 'torch' or 'dense', got {backend!r}")
-    from . import cpu
+    from .cpu import dispatch as cpu
 
     return partial(cpu.solve, method=None if backend == "auto" else backend)

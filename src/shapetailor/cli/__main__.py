@@ -1,0 +1,7 @@
+"""`python -m shapetailor.cli`."""
+
+import sys
+
+from . import main
+
+sys.exit(main())

@@ -1,0 +1,167 @@
+"""`shapetailor evaluate`: label maps in two folders in, tables out."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import scipy.io
+from tqdm import tqdm
+
+from ..arrays import Array
+from ..evaluate.evaluation import Evaluation, evaluate
+from ..evaluate.report import Case, images_text, summary_text, to_csv, to_html, to_json
+from ..io.files import atomic
+from ..io.images import read_labels
+
+PREDICTIONS = (".png", ".tif", ".tiff")
+TRUTHS = (*PREDICTIONS, ".mat")
+#: Pictures for eyes that `shapetailor segment` writes beside its label maps.
+OVERLAY = ".overlay"
+#: Cases in the page, of the worst and of the best.
+SHOWN = 4
+
+
+class Pair(NamedTuple):
+    """A prediction's file and its truth's; the sample that `evaluate` asks for."""
+
+    name: str
+    prediction: Path
+    truth: Path
+
+    @property
+    def image(self) -> Path:
+        """What is "predicted" from: the file that holds the prediction."""
+        return self.prediction
+
+    @property
+    def truths(self) -> list[Array]:
+        """One label map an annotator."""
+        return read_truths(self.truth)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "--pred", type=Path, required=True, metavar="DIR", help="predicted label maps: NAME.png or NAME.tif"
+    )
+    parser.add_argument(
+        "--truth",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="true label maps: NAME.png, .tif or BSDS .mat",
+    )
+    parser.add_argument("--ignore", type=int, metavar="V", help="label of the truth to leave out")
+    parser.add_argument("--per-image", action="store_true", help="print a line for each image too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write summary and images as JSON")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write a row for each image as CSV")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write one page with tables, worst and best cases")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Evaluate and report; nothing is written unless every file is in order."""
+    outputs = [path for path in (args.json, args.csv, args.html) if path]
+    _check_folders([args.pred, args.truth], outputs)
+    pairs, problems = pair_files(args.pred, args.truth)
+    problems += _unusable(pairs, args.ignore)
+    if problems:
+        raise ValueError("nothing evaluated, because\n" + "\n".join(f"  {line}" for line in problems))
+    evaluation = evaluate(read_labels, pairs, ignore=args.ignore, progress=True)
+    if args.per_image:
+        print(images_text(evaluation), end="\n\n")
+    print(summary_text(evaluation))
+    _write(args.json, lambda: to_json(evaluation))
+    _write(args.csv, lambda: to_csv(evaluation))
+    _write(args.html, lambda: _page(evaluation, pairs, args.ignore))
+    return 0
+
+
+def pair_files(predictions: Path, truths: Path) -> tuple[list[Pair], list[str]]:
+    """Match files of two folders by stem; also return a line for every file that has no partner."""
+    predicted, problems = _by_stem(predictions, PREDICTIONS)
+    true, more = _by_stem(truths, TRUTHS)
+    problems += more
+    problems += [f"missing: {true[n]} has no prediction in {predictions}" for n in sorted(true.keys() - predicted)]
+    problems += [f"extra: {predicted[n]} has no truth in {truths}" for n in sorted(predicted.keys() - true)]
+    if not predicted and not true:
+        problems.append(f"no label maps in {predictions} nor in {truths}; expected {', '.join(TRUTHS)} files")
+    return [Pair(n, predicted[n], true[n]) for n in sorted(predicted.keys() & true)], problems
+
+
+def read_truths(path: Path) -> list[Array]:
+    """Read the label maps of a truth: one of a picture, one an annotator of a BSDS `.mat` file."""
+    if path.suffix.lower() != ".mat":
+        return [read_labels(path)]
+    try:
+        annotators = scipy.io.loadmat(path)["groundTruth"].ravel()
+        return [annotator["Segmentation"][0, 0] for annotator in annotators]
+    except Exception as error:  # loadmat raises nearly anything on a broken file
+        raise ValueError(f"{path}: no BSDS ground truth: {error or type(error).__name__}") from error
+
+
+def _by_stem(folder: Path, suffixes: tuple[str, ...]) -> tuple[dict[str, Path], list[str]]:
+    found: dict[str, Path] = {}
+    problems = []
+    for path in sorted(folder.iterdir()):
+        hidden = path.name.startswith(".") or path.stem.endswith(OVERLAY)
+        if hidden or path.suffix.lower() not in suffixes or not path.is_file():
+            continue
+        if path.stem in found:
+            problems.append(f"ambiguous: {path} and {found[path.stem]} have the same stem")
+        found.setdefault(path.stem, path)
+    return found, problems
+
+
+def _unusable(pairs: list[Pair], ignore: int | None) -> list[str]:
+    """Read everything once and return a line for each pair that cannot be compared."""
+    problems = []
+    for pair in tqdm(pairs, desc="check", unit="image"):
+        try:
+            shape = read_labels(pair.prediction).shape
+            truths = pair.truths
+        except (ValueError, OSError) as error:
+            problems.append(f"unreadable: {error}")
+            continue
+        others = sorted({truth.shape for truth in truths} - {shape})
+        if others:
+            problems.append(
+                f"misshapen: {pair.prediction} is {_size(shape)}, but {pair.truth} is "
+                + " and ".join(_size(other) for other in others)
+            )
+        elif not truths:
+            problems.append(f"empty: {pair.truth} holds no annotator")
+        elif ignore is not None and any((truth == ignore).all() for truth in truths):
+            problems.append(f"ignored: {pair.truth} is {ignore} everywhere, nothing is left to judge")
+    return problems
+
+
+def _size(shape: tuple[int, ...]) -> str:
+    return "×".join(map(str, shape)) + " (height × width)"
+
+
+def _check_folders(inputs: list[Path], outputs: list[Path]) -> None:
+    for folder in inputs + [path.parent for path in outputs]:
+        if not folder.is_dir():
+            raise ValueError(f"{folder} is not a folder")
+
+
+def _page(evaluation: Evaluation, pairs: list[Pair], ignore: int | None) -> str:
+    by_name = {pair.name: pair for pair in pairs}
+    ranked = evaluation.ranked()
+    # A small set is split in half rather than shown twice.
+    lowest = ranked[: min(SHOWN, (len(ranked) + 1) // 2)]
+    highest = ranked[::-1][: min(SHOWN, len(ranked) // 2)]
+    worst, best = (
+        [Case(name, read_labels(by_name[name].prediction), by_name[name].truths) for name in names]
+        for names in (lowest, highest)
+    )
+    return to_html(evaluation, worst, best, ignore=ignore)
+
+
+def _write(path: Path | None, content: Callable[[], str]) -> None:
+    if path is not None:
+        with atomic(path) as temporary:
+            temporary.write_text(content(), encoding="utf-8")

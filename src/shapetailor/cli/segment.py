@@ -1,0 +1,204 @@
+"""`shapetailor segment`: pictures in, label maps and overlays out."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from tqdm import tqdm
+
+from ..arrays import Labels
+from ..drawing.animation import Recorder
+from ..io.files import image_files
+from ..io.images import read_image, read_labels
+from ..labels import UNMARKED
+
+if TYPE_CHECKING:
+    from ..segmentation.result import Segmentation
+    from ..segmentation.segmenter import Segmenter
+
+FORMATS = {"png": ".png", "tiff": ".tif"}
+#: What unmarked pixels hold in scribble files, which as a rule cannot store −1: the largest of 8 and of 16 bits.
+UNMARKED_IN_FILES = (255, 65535)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("inputs", nargs="+", type=Path, metavar="IMAGE_OR_FOLDER", help="pictures, or folders of them")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder to write to")
+    parser.add_argument(
+        "--regions",
+        type=_count,
+        metavar="K",
+        help='how many regions, or "auto" (default: 2, or as --init or --scribbles say)',
+    )
+    parser.add_argument("--model", default="texture", metavar="NAME_OR_PATH", help="default: texture")
+    parser.add_argument(
+        "--init", type=Path, metavar="FILE_OR_FOLDER", help="label map to start from; a folder holds one for each stem"
+    )
+    parser.add_argument(
+        "--scribbles",
+        type=Path,
+        metavar="FILE_OR_FOLDER",
+        help="label map of marked pixels, 255 where nothing is marked; a folder holds one for each stem",
+    )
+    parser.add_argument("--iterations", type=int, metavar="N", help="of the evolution, at most")
+    parser.add_argument(
+        "--max-pixels",
+        type=int,
+        metavar="N",
+        help="larger pictures are reduced for the work (default: 4194304, 2048²; memory grows in proportion)",
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the start (default: 0)")
+    parser.add_argument("--format", choices=FORMATS, default="png", help="of the label maps (default: png)")
+    parser.add_argument("--animate", action="store_true", help="also write NAME.gif, the evolution")
+    parser.add_argument("--statistics", action="store_true", help="also write NAME.csv, a line for each region")
+    parser.add_argument("--polygons", action="store_true", help="also write NAME.geojson, the regions' outlines")
+    parser.add_argument("--force", action="store_true", help="do again what is done already")
+    parser.add_argument("--device", default="cpu", metavar="D", help="cpu (default) or cuda")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Segment all that is not done yet; return 1 if some image could not be."""
+    if args.seed < 0:
+        raise ValueError(f"--seed must not be negative, got {args.seed}")
+    if args.iterations is not None and args.iterations < 0:
+        raise ValueError(f"--iterations must not be negative, got {args.iterations}")
+    if args.max_pixels is not None and args.max_pixels < 1:
+        raise ValueError(f"--max-pixels must be at least 1, got {args.max_pixels}")
+    images = _inputs(args.inputs, args.out)
+    _check_outputs(images, args)
+    waiting = [path for path in images if args.force or not all(each.exists() for each in _outputs(path.stem, args))]
+    args.out.mkdir(parents=True, exist_ok=True)
+    failures = _segment_all(waiting, args) if waiting else []
+    _report(len(images), len(images) - len(waiting), failures)
+    return 1 if failures else 0
+
+
+def load_segmenter(name_or_path: str, device: str, max_pixels: int | None) -> Segmenter:
+    """Load the model; torch and the network are imported only now."""
+    from ..segmentation.segmenter import MAX_PIXELS, Segmenter
+
+    return Segmenter.from_pretrained(name_or_path, device, max_pixels or MAX_PIXELS)
+
+
+def _count(text: str) -> int | Literal["auto"]:
+    if text == "auto":
+        return "auto"
+    try:
+        count = int(text)
+    except ValueError:
+        count = 0
+    if count < 1:
+        raise argparse.ArgumentTypeError(f'expected a number of at least 1, or "auto", got {text!r}')
+    return count
+
+
+def _inputs(paths: list[Path], out: Path) -> list[Path]:
+    """Return all images that are named, folders opened."""
+    images: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            if path.resolve() == out.resolve():
+                raise ValueError(f"--out must be another folder than the pictures', got {out} for both")
+            found = image_files(path)
+            if not found:
+                raise ValueError(f"{path} holds no pictures")
+            images += found
+        elif path.exists():
+            images.append(path)
+        else:
+            raise FileNotFoundError(f"{path}: no such file or folder")
+    return images
+
+
+def _check_outputs(images: list[Path], args: argparse.Namespace) -> None:
+    """Make sure that no output is that of another image, nor an input."""
+    source: dict[Path, Path] = {}
+    inputs = {path.resolve() for path in images}
+    for path in images:
+        for output in _outputs(path.stem, args):
+            other = source.setdefault(output, path)
+            if other is not path:
+                raise ValueError(f"{other} and {path} would both be written to {output}; give them different --out")
+            if output.resolve() in inputs:
+                raise ValueError(f"{output} would overwrite a picture that is to be segmented; choose another --out")
+
+
+def _outputs(stem: str, args: argparse.Namespace) -> list[Path]:
+    """Return what is to be written for an image; the label map is written last, and so vouches for the rest."""
+    wanted = [(True, ".overlay.png"), (args.statistics, ".csv"), (args.polygons, ".geojson"), (args.animate, ".gif")]
+    endings = [ending for asked, ending in wanted if asked] + [FORMATS[args.format]]
+    return [args.out / f"{stem}{ending}" for ending in endings]
+
+
+def _segment_all(images: list[Path], args: argparse.Namespace) -> list[str]:
+    """Segment and save; return a line for each image that failed."""
+    segmenter = load_segmenter(args.model, args.device, args.max_pixels)
+    failures = []
+    for path in tqdm(images, desc="segment", unit="image", disable=None):
+        try:
+            _segment_one(segmenter, path, args)
+        except Exception as error:  # whatever is wrong with one image must not cost the others
+            reason = str(error) or type(error).__name__
+            failures.append(reason if str(path) in reason else f"{path}: {reason}")
+    return failures
+
+
+def _segment_one(segmenter: Segmenter, path: Path, args: argparse.Namespace) -> None:
+    image = read_image(path)
+    options: dict[str, Any] = {"seed": args.seed, "regions": args.regions}
+    if args.init is not None:
+        options["init"] = read_labels(_partner(args.init, path.stem))
+    if args.scribbles is not None:
+        options["scribbles"] = _read_scribbles(_partner(args.scribbles, path.stem))
+    if args.regions is None and args.init is None and args.scribbles is None:
+        options["regions"] = 2
+    if args.iterations is not None:
+        options["iterations"] = args.iterations
+    recorder = Recorder(image) if args.animate else None
+    result = segmenter.segment(image, callback=recorder, **options)
+    if result.vanished:
+        tqdm.write(f"{path}: no pixel in region {', '.join(map(str, result.vanished))}", file=sys.stderr)
+    _save(result, recorder, path.stem, args)
+
+
+def _save(result: Segmentation, recorder: Recorder | None, stem: str, args: argparse.Namespace) -> None:
+    for output in _outputs(stem, args):
+        if output.name.endswith(".overlay.png"):
+            result.save_overlay(output)
+        elif output.suffix == ".csv":
+            result.save_statistics(output)
+        elif output.suffix == ".geojson":
+            result.save_polygons(output)
+        elif recorder is not None and output.suffix == ".gif":
+            recorder.save(output, result.labels)
+        else:
+            result.save(output)
+
+
+def _partner(path: Path, stem: str) -> Path:
+    """Return the label map for an image: the file itself, or that with the image's stem in a folder."""
+    if not path.is_dir():
+        return path
+    found = [each for each in image_files(path) if each.stem == stem]
+    if len(found) != 1:
+        raise ValueError(f"expected one label map {stem}.png or .tif in {path}, found {len(found)}")
+    return found[0]
+
+
+def _read_scribbles(path: Path) -> Labels:
+    marks = read_labels(path)
+    return np.where((marks < 0) | np.isin(marks, UNMARKED_IN_FILES), UNMARKED, marks)
+
+
+def _report(count: int, skipped: int, failures: list[str]) -> None:
+    parts = [f"{count - skipped - len(failures)} segmented"]
+    parts += [f"{skipped} done before (--force does them again)"] if skipped else []
+    parts += [f"{len(failures)} failed"] if failures else []
+    print(", ".join(parts))
+    for line in failures:
+        print(f"failed: {line}", file=sys.stderr)

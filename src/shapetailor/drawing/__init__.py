@@ -1,0 +1,1 @@
+"""Regions for the eye: overlays, outlines as polygons, animations."""

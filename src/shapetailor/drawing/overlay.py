@@ -1,0 +1,103 @@
+"""A picture for eyes: the image, its regions tinted, their boundaries drawn."""
+
+from __future__ import annotations
+
+import colorsys
+
+import numpy as np
+
+from ..arrays import RGB8, Array, Ints, Mask
+from ..labels import dilate
+
+#: Colours that most colour-blind people can tell apart (Okabe and Ito, "Color universal design", 2008), without black,
+#: in an order that sets the first few far apart.
+COLOURS = (
+    (0, 114, 178),  # blue
+    (230, 159, 0),  # orange
+    (0, 158, 115),  # bluish green
+    (204, 121, 167),  # reddish purple
+    (240, 228, 66),  # yellow
+    (213, 94, 0),  # vermilion
+    (86, 180, 233),  # sky blue
+)
+TINT = 0.36
+LINE = 255
+#: Pixels of the shorter side for each pixel of the line's width.
+PER_LINE_PIXEL = 400
+STRETCH = (1.0, 99.0)
+#: Values that percentiles are estimated from.
+SAMPLE = 2**20
+#: Rows that are tinted at once.
+STRIP = 256
+
+
+def overlay(image: Array, labels: Ints) -> RGB8:
+    """Tint the regions of an image and draw their boundaries, as H×W×3 of uint8.
+
+    A boundary is a white line with a dark rim, so that it shows on light and on dark ground; both grow with the image.
+
+    Parameters
+    ----------
+    image : ndarray, (H, W) or (H, W, C)
+    labels : ndarray, (H, W)
+        Negative labels are not tinted.
+    """
+    if image.shape[:2] != labels.shape:
+        raise ValueError(f"labels must have the image's shape {image.shape[:2]}, got {labels.shape}")
+    picture = as_rgb8(image)
+    present = np.unique(labels)
+    colours = np.array([region_colour(int(number)) for number in present], dtype=np.uint16)
+    strength = np.where(present >= 0, round(256 * TINT), 0).astype(np.uint16)
+    tinted = np.empty_like(picture)
+    for first in range(0, len(labels), STRIP):  # so that temporaries are small where the picture is not
+        rows = slice(first, first + STRIP)
+        index = np.searchsorted(present, labels[rows])
+        weight = strength[index][..., None]
+        tinted[rows] = (picture[rows] * (256 - weight) + colours[index] * weight) >> 8
+    picture = tinted
+    width = max(1, round(min(labels.shape) / PER_LINE_PIXEL))
+    line = _boundary(labels, width)
+    rim = dilate(line, width) & ~line
+    picture[rim] = picture[rim] // 3
+    picture[line] = LINE
+    return picture
+
+
+def as_rgb8(image: Array) -> RGB8:
+    """Return an image of any kind as H×W×3 of uint8, to be looked at.
+
+    Bytes stay as they are; other types are stretched so that 1 % of the finite values are black and 1 % white. Of
+    three or more channels the first three are taken for red, green and blue; two are averaged.
+    """
+    if image.ndim == 3:
+        image = image[..., :3] if image.shape[2] >= 3 else image.mean(axis=2).astype(image.dtype)
+    if image.dtype != np.uint8:
+        image = _stretch(image.astype(np.float64))
+    return np.repeat(image[..., None], 3, axis=2) if image.ndim == 2 else image
+
+
+def _stretch(values: Array) -> RGB8:
+    """Map the bulk of the finite values to 0..255; all channels alike, so that colours keep their hue."""
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        return np.zeros(values.shape, dtype=np.uint8)
+    low, high = np.percentile(finite[:: max(1, len(finite) // SAMPLE)], STRETCH)
+    scaled = np.nan_to_num((values - low) / (high - low) if high > low else np.full_like(values, 0.5), nan=0.0)
+    stretched: RGB8 = np.round(255.0 * np.clip(scaled, 0.0, 1.0)).astype(np.uint8)
+    return stretched
+
+
+def _boundary(labels: Ints, width: int) -> Mask:
+    """Return a line of the given width where regions meet: pixels unlike the next one to the right or below."""
+    line = np.zeros(labels.shape, dtype=bool)
+    line[:-1] |= labels[1:] != labels[:-1]
+    line[:, :-1] |= labels[:, 1:] != labels[:, :-1]
+    return dilate(line, (width - 1) / 2) if width > 1 else line
+
+
+def region_colour(number: int) -> tuple[int, int, int]:
+    """Return the colour of a region: of `COLOURS`, and lighter and darker hues a golden angle apart beyond them."""
+    if 0 <= number < len(COLOURS):
+        return COLOURS[number]
+    red, green, blue = colorsys.hls_to_rgb(0.618034 * number % 1.0, (0.45, 0.65)[number % 2], 0.7)
+    return round(255 * red), round(255 * green), round(255 * blue)

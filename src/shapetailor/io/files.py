@@ -1,0 +1,32 @@
+"""Which files a folder holds, and files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+#: File names that end so are taken for images when a folder is listed.
+SUFFIXES = frozenset(
+    f".{name}"
+    for name in ("bmp", "gif", "jp2", "jpeg", "jpg", "pbm", "pgm", "png", "ppm", "ras", "tif", "tiff", "webp")
+)
+
+
+def image_files(folder: str | os.PathLike[str]) -> list[Path]:
+    """List the image files directly in `folder`, sorted by name; hidden and other files are left out."""
+    found = (path for path in Path(folder).iterdir() if path.suffix.lower() in SUFFIXES)
+    return sorted(path for path in found if path.is_file() and not path.name.startswith("."))
+
+
+@contextmanager
+def atomic(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary name beside `path`, renamed to `path` when the block ends well, else removed."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,193 @@
+"""Label maps: H×W integer arrays that give every pixel the number of its region.
+
+Tessellations to start from, dilations (step 4 of Alg. 2), distances, boxes and lengths.
+Nothing here knows descriptors; a negative label means "in no region".
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy import ndimage
+
+from .arrays import Box, Floats, Ints, Mask
+
+#: What a partial label map holds where nothing is marked.
+UNMARKED = -1
+
+
+def boxes(shape: tuple[int, int], regions: int, per_side: int = 8) -> Ints:
+    """Tessellate the image by boxes that belong to the regions in turn, so that each is spread over the image.
+
+    Two regions make a checkerboard. With more, a row of boxes runs through the regions in order, and the
+    next row starts further on, so that columns run through all of them too.
+
+    Parameters
+    ----------
+    shape : (int, int)
+        Height and width of the image.
+    regions : int
+    per_side : int
+        Boxes along each side; an image with fewer pixels than that gets a box a pixel.
+
+    Examples
+    --------
+    >>> boxes((4, 4), 2, per_side=2)
+    array([[0, 0, 1, 1],
+           [0, 0, 1, 1],
+           [1, 1, 0, 0],
+           [1, 1, 0, 0]])
+    """
+    if min(shape) < 1:
+        raise ValueError(f"shape must be a height and a width of at least 1, got {shape}")
+    if regions < 1:
+        raise ValueError(f"regions must be at least 1, got {regions}")
+    if per_side < 1 or per_side**2 < regions:
+        raise ValueError(f"per_side must give each of {regions} regions a box, got {per_side} boxes a side")
+    row, column = (np.arange(side) * min(per_side, side) // side for side in shape)
+    return (_row_offset(regions, min(per_side, shape[1])) * row[:, None] + column) % regions
+
+
+def _row_offset(regions: int, columns: int) -> int:
+    """How far on in the order of regions the next row of boxes starts."""
+    if columns < regions:  # rows continue one another, or some regions would get no box
+        return columns
+    # Coprime with the number of regions: a column then meets all of them. About 0.38 of it: no diagonal stripes.
+    coprime = (step for step in range(1, regions + 1) if math.gcd(step, regions) == 1)
+    return min(coprime, key=lambda step: abs(step - 0.382 * regions))
+
+
+def from_scribbles(scribbles: npt.ArrayLike, regions: int | None = None) -> Ints:
+    """Check a user's partial label map and return it as int64, with `UNMARKED` for every negative label.
+
+    Parameters
+    ----------
+    scribbles : H×W integers
+        The region's number where one is marked, negative elsewhere.
+    regions : int, optional
+        How many regions there are; by default as many as are marked.
+
+    Raises
+    ------
+    ValueError
+        A region has no mark; the message names it.
+    """
+    marks = np.asarray(scribbles)
+    if marks.dtype.kind not in "iu":
+        raise TypeError(f"scribbles must hold integer labels, got dtype {marks.dtype}")
+    if marks.ndim != 2:
+        raise ValueError(f"scribbles must be H×W, got shape {marks.shape}")
+    present = np.unique(marks[marks >= 0])
+    if not len(present):
+        raise ValueError("scribbles mark no pixel; expected labels 0, 1, ... for the regions, negative elsewhere")
+    count = int(present[-1]) + 1 if regions is None else regions
+    if present[-1] >= count:
+        raise ValueError(f"scribbles mark region {present[-1]}, but {count} regions are numbered 0..{count - 1}")
+    if len(present) < count:
+        missing = np.setdiff1d(np.arange(min(count, len(present) + 20)), present)
+        raise ValueError(f"scribbles must mark every region 0..{count - 1}; none marks {', '.join(map(str, missing))}")
+    return np.where(marks >= 0, marks, UNMARKED).astype(np.int64)
+
+
+def dilate(mask: Mask, radius: float) -> Mask:
+    """Return the pixels at most `radius` away (Euclidean, centre to centre) from `mask`: D(R), Alg. 2, step 4.
+
+    Done by rows of the disk from its rim to its middle. A row of the disk is never shorter than the one before, so
+    widening goes on from row to row: about four passes over the image for each pixel of the radius.
+    """
+    height, width = mask.shape
+    result = mask.copy()
+    widened, reach = mask.copy(), 0
+    for dy in range(min(int(radius), height - 1), -1, -1):
+        half = min(int(math.sqrt(radius**2 - dy**2)), width - 1)
+        while reach < half:
+            wider = widened.copy()
+            wider[:, 1:] |= widened[:, :-1]
+            wider[:, :-1] |= widened[:, 1:]
+            widened, reach = wider, reach + 1
+        result[dy:] |= widened[: height - dy]
+        result[: height - dy] |= widened[dy:]
+    return result
+
+
+def signed_distance(mask: Mask, limit: float = math.inf) -> Floats:
+    """Return the distance from the mask's edge in pixels: positive inside, negative outside, ±0.5 next to it.
+
+    Infinite where the mask has no edge. Distances above `limit` may come out infinite, which saves the time of those.
+    """
+    far = np.where(mask, np.inf, -np.inf)
+    unlike = np.zeros_like(mask)
+    unlike[1:] = mask[1:] != mask[:-1]
+    unlike[:, 1:] |= mask[:, 1:] != mask[:, :-1]
+    if not unlike.any():
+        return far
+    # All pixels at the edge are in this box, so distances in it are right.
+    box = bounding_box(unlike, 1 + min(int(limit), max(mask.shape))) if math.isfinite(limit) else (...,)
+    here = mask[box]
+    inside, outside = ndimage.distance_transform_edt(here), ndimage.distance_transform_edt(~here)
+    far[box] = np.where(here, inside - 0.5, 0.5 - outside)
+    return far
+
+
+def bounding_box(mask: Mask, margin: int = 0, multiple: int = 1) -> Box:
+    """Return the slices of the smallest box around `mask`, with a margin, clipped to the image.
+
+    With `multiple`, rows and columns start at a multiple of it and stop at one or at the image's end.
+    """
+    box = []
+    for axis in (1, 0):
+        hit = np.flatnonzero(mask.any(axis))
+        if not len(hit):
+            raise ValueError("mask must hold a pixel, got an empty one, which has no bounding box")
+        start, stop = max(int(hit[0]) - margin, 0), int(hit[-1]) + 1 + margin
+        stop = min(-(-stop // multiple) * multiple, len(mask) if axis else mask.shape[1])
+        box.append(slice(start // multiple * multiple, stop))
+    return box[0], box[1]
+
+
+def boundary_length(labels: Ints) -> float:
+    """Estimate the length of all boundaries between regions, in pixels; the image's frame does not count.
+
+    Cauchy–Crofton formula [1]_: pairs of unlike neighbours in the four directions of the 8-neighbourhood,
+    weighted so that straight lines of any direction are measured within 6 %.
+
+    References
+    ----------
+    .. [1] Y. Boykov and V. Kolmogorov, "Computing geodesics and minimal surfaces via graph cuts", ICCV 2003.
+    """
+    straight = np.count_nonzero(labels[1:] != labels[:-1]) + np.count_nonzero(labels[:, 1:] != labels[:, :-1])
+    down, up = labels[1:, 1:] != labels[:-1, :-1], labels[1:, :-1] != labels[:-1, 1:]
+    diagonal = np.count_nonzero(down) + np.count_nonzero(up)
+    return math.pi / 8 * float(straight + diagonal / math.sqrt(2))
+
+
+def smooth_boundaries(labels: Ints, radius: float) -> Ints:
+    """Give every pixel the label that weighs most in a Gaussian of this radius around it: steps become curves.
+
+    Pixels with a negative label neither change nor count.
+    """
+    inside = labels >= 0
+    numbers = np.unique(labels[inside])
+    if len(numbers) < 2:
+        return labels
+    weights = np.stack(
+        [ndimage.gaussian_filter((labels == i).astype(np.float32), radius, mode="nearest") for i in numbers]
+    )
+    return np.where(inside, numbers[weights.argmax(axis=0)], labels)
+
+
+def relabel(labels: Ints) -> tuple[Ints, Ints]:
+    """Number the regions that exist 0, 1, ... in their order; also return their former numbers."""
+    former, renumbered = np.unique(labels, return_inverse=True)
+    return renumbered.reshape(labels.shape).astype(np.int64), former.astype(np.int64)
+
+
+def same_partition(a: Ints, b: Ints) -> bool:
+    """Tell whether two label maps divide the image alike, whatever the numbers."""
+    if a.shape != b.shape:
+        return False
+    (first, of_a), (second, of_b) = relabel(a), relabel(b)
+    pairs = np.unique(first * len(of_b) + second)
+    return len(of_a) == len(of_b) == len(pairs)

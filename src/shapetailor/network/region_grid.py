@@ -1,0 +1,171 @@
+"""A grid cut into regions: smoothing and differences that never take a pixel from another region."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from importlib.util import find_spec
+from math import sqrt
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from ..poisson import Edges, edges_of, smooth
+from ..poisson.solve import Backend
+
+Pde = Literal["poisson", "heat"]
+
+#: Steps (down, right) along the angles 0, π/4, π/2, 3π/4; angles turn counter-clockwise, x points right and y up.
+DIRECTIONS = ((0, 1), (-1, 1), (-1, 0), (-1, -1))
+#: Implicit Euler steps of the heat equation: (I + α/4 L)⁻⁴ ≈ exp(−αL), where Poisson is the one step (I + αL)⁻¹.
+HEAT_STEPS = 4
+
+
+class Memory:
+    """First guesses for the solves of one pass through a network, and their solutions, in their order.
+
+    Parameters
+    ----------
+    guesses : sequence of Tensor
+        Of the solutions' shapes; none at all: there is nothing to go by.
+    """
+
+    def __init__(self, guesses: Sequence[Tensor] = ()) -> None:
+        self.guesses, self.solutions = guesses, list[Tensor]()
+
+    def recall(self) -> Tensor | None:
+        """Return the guess for the solve that comes next."""
+        return self.guesses[len(self.solutions)] if self.guesses else None
+
+
+class Domain:
+    """Label maps (B, H, W) with what is derived from them once: edges for the solves, neighbours for differences.
+
+    Two pixels belong together iff their labels are equal and >= 0, diagonal neighbours as well. With a `memory`, solves
+    of the Poisson equation start from its guesses and leave their solutions in it.
+    """
+
+    def __init__(
+        self,
+        labels: Tensor,
+        dtype: torch.dtype = torch.float32,
+        *,
+        tol: float = 1e-4,
+        backend: Backend = "auto",
+        pde: Pde = "poisson",
+        memory: Memory | None = None,
+    ) -> None:
+        self.memory = memory
+        self.labels, self.inside = labels, labels >= 0
+        self.tol, self.backend, self.pde = tol, backend, pde
+        self.dtype = dtype
+        self._linked: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+
+    @cached_property
+    def edges(self) -> Edges:
+        """The edges that all solves share, with what solvers keep there."""
+        return edges_of(self.labels, self.dtype)
+
+    def smooth(self, x: Tensor, alpha: Tensor) -> Tensor:
+        """Smooth (B, C, H, W) at alpha () or (C,), or (A, 1) for several scales: (B, A, C, H, W)."""
+        if self.pde == "poisson":
+            guess = None if self.memory is None else self.memory.recall()
+            u = smooth(x, self.edges, alpha, self.tol, guess=guess, backend=self.backend)
+            if self.memory is not None:
+                self.memory.solutions.append(u)
+            return u
+        step = alpha / HEAT_STEPS
+        u = smooth(x, self.edges, step, self.tol, backend=self.backend)
+        shape = u.shape
+        if alpha.ndim == 2:  # after the first step every scale has its own right-hand side
+            u, step = u.flatten(1, 2), step.expand(shape[1], shape[2]).reshape(-1)
+        for _ in range(HEAT_STEPS - 1):
+            u = smooth(u, self.edges, step, self.tol, backend=self.backend)
+        return u.reshape(shape)
+
+    def derivative(self, x: Tensor, angle: int) -> Tensor:
+        """Differentiate (..., H, W) along ``DIRECTIONS[angle]``, in units of a pixel's side.
+
+        Central where both neighbours belong to the pixel's region, one-sided where one does, 0 where none does.
+        """
+        step = DIRECTIONS[angle]
+        if is_plain(x):
+            from .region_grid_compiled import compiled_derivative
+
+            return compiled_derivative(x, self.labels, step, _length(step))
+        between = (1,) * (x.ndim - 3)
+        linked, count = (each.reshape(len(each), *between, *each.shape[1:]) for each in self._links(step, x.dtype))
+        here, there = _pair(x, step)
+        gap = torch.where(linked, there - here, 0)  # not a product: what is not linked may be NaN
+        total = x.new_zeros(x.shape)  # not zeros_like: x may be expanded, with strides of 0
+        # Forward plus backward difference: an order of summation that flips leave unchanged to the bit.
+        for end in (0, 1):  # the view is taken anew: the first addition may have made `total` part of a graph
+            _pair(total, step)[end].add_(gap)
+        return total / count
+
+    def gradient(self, x: Tensor) -> Tensor:
+        """Return (B, 3, ..., H, W): x and its derivatives to the right and upwards."""
+        if not is_plain(x):
+            return torch.stack([x, self.derivative(x, 0), self.derivative(x, 2)], dim=1)
+        from .region_grid_compiled import compiled_derivative
+
+        out = x.new_empty(len(x), 3, *x.shape[1:])
+        out[:, 0] = x
+        for part, angle in ((1, 0), (2, 2)):
+            compiled_derivative(x, self.labels, DIRECTIONS[angle], 1.0, out[:, part])
+        return out
+
+    def divergence(self, x: Tensor) -> Tensor:
+        """Return the first third of the channels (B, C, H, W) plus the derivatives of the others, right and upwards.
+
+        Where nothing records or remembers x, it is written over the first third of it.
+        """
+        value, across, up = x.chunk(3, dim=1)
+        if not is_plain(x):
+            return value + self.derivative(across, 0) + self.derivative(up, 2)
+        from .region_grid_compiled import compiled_derivative
+
+        if self.memory is not None:
+            value = value.clone()
+        for part, angle in ((across, 0), (up, 2)):
+            compiled_derivative(part, self.labels, DIRECTIONS[angle], 1.0, value, add=True)
+        return value
+
+    def _links(self, step: tuple[int, int], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Which pairs along a step belong together; and the divisor: neighbours present times the step's length."""
+        if step not in self._linked:
+            here, there = _pair(self.labels, step)
+            linked = (here == there) & (here >= 0)
+            count = torch.zeros(self.labels.shape, dtype=dtype, device=linked.device)
+            for part in _pair(count, step):
+                part += linked.to(dtype)
+            self._linked[step] = linked, count.clamp_min(1) * _length(step)
+        return self._linked[step]
+
+
+def _length(step: tuple[int, int]) -> float:
+    return sqrt(step[0] ** 2 + step[1] ** 2)
+
+
+def is_plain(x: Tensor) -> bool:
+    """Whether compiled code may read x: on the CPU, with numba there, and with nothing that records or maps over it."""
+    return (
+        x.device.type == "cpu"
+        and not torch.is_grad_enabled()
+        and type(x) is Tensor
+        and not torch._C._functorch.is_functorch_wrapped_tensor(x)
+        and forward_ad._current_level < 0
+        and find_spec("numba") is not None
+    )
+
+
+def _pair(x: Tensor, step: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """Return views of the pixels that have a neighbour one step away, and of those neighbours."""
+    up, right = -step[0], step[1]
+    height, width = x.shape[-2:]
+    first, last = x[..., up:, :], x[..., : height - up, :]
+    if right >= 0:
+        return first[..., : width - right], last[..., right:]
+    return first[..., -right:], last[..., : width + right]

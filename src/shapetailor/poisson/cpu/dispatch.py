@@ -1,0 +1,289 @@
+"""Compiled CPU backend: Chebyshev where α is small, multigrid where it is large, threads over channels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from math import ceil
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...arrays import Array
+from ...parallel import in_threads, thread_count
+from .. import chebyshev
+from ..operator import Edges, largest_conductance, smallest_conductance
+from ..stats import FLOOR, Stats, combine
+from . import checkerboard, multigrid
+from . import grid_kernels as kernels
+from .hierarchy import Hierarchy, build_hierarchy
+
+Task = Callable[[], tuple[str, int, float]]
+
+#: Condition number above which multigrid is the faster one.
+CROSSOVER = 6000.0
+#: Condition number, of the largest α, up to which several scales had better share the terms of one series.
+SHARED_CROSSOVER = 100.0
+#: Padded pixels times channels that one multigrid task may hold: channels share its overhead, memory limits them.
+LANE_PIXELS, FEWEST_LANES, MOST_LANES = 2**21, 8, 12
+#: Pixels times channels that are solved for sooner than another thread would begin to.
+FEW = 2**17
+#: Pixels times channels that a Chebyshev task may hold.
+TASK_PIXELS = 2**22
+
+
+class Grid:
+    """One image's edges as flat padded arrays; what multigrid and first guesses need is made on demand."""
+
+    def __init__(self, across: Array, down: Array, inside: Array) -> None:
+        height, width = inside.shape
+        self.shape, self.pitch, self.size = (height, width), width + 2, (height + 2) * (width + 2)
+        self.cx, self.cy = self._frame(across, 1), self._frame(down, 0)
+        self.inside = inside
+        self.outside = None if inside.all() else ~inside
+
+    def _frame(self, edges: Array, shift: int) -> Array:
+        height, width = self.shape
+        out = np.zeros((height + 2, width + 2), edges.dtype)
+        out[2 - shift : -1, 1 + shift : -1] = edges
+        return out
+
+    @cached_property
+    def hierarchy(self) -> Hierarchy:
+        """The coarse levels for multigrid."""
+        return build_hierarchy(self.cx, self.cy)
+
+    @cached_property
+    def runs(self) -> tuple[Array, int]:
+        """The components' stretches along the rows, and the number of components."""
+        component, count = kernels.components(self.cx, self.cy)
+        return kernels.runs_of(component), count
+
+    @cached_property
+    def spans(self) -> tuple[Array, Array]:
+        """The components' stretches inside the regions, as positions in (H, W), and the components' areas."""
+        runs, _ = self.runs
+        rows = runs[:, :1] // self.pitch - 1
+        spans = runs.copy()
+        spans[:, :2] -= self.pitch + 1 + 2 * rows
+        spans = spans[self.inside.reshape(-1)[spans[:, 0]]]
+        numbers, spans[:, 2] = np.unique(spans[:, 2], return_inverse=True)
+        return spans, np.bincount(spans[:, 2], spans[:, 1] - spans[:, 0], len(numbers))
+
+    @property
+    def edges(self) -> tuple[Array, Array, int]:
+        """What every kernel wants: cx, cy and the pitch."""
+        return self.cx.reshape(-1), self.cy.reshape(-1), self.pitch
+
+    def pad(self, channels: list[Array], dtype: Any = None) -> Array:
+        """Copy channels into flat frames of zeros, without what lies outside every region."""
+        out = np.zeros((len(channels), self.size), dtype or channels[0].dtype)
+        for flat, channel in zip(out, channels, strict=True):
+            view = self.unpad(flat)
+            view[...] = channel
+            if self.outside is not None:
+                view[self.outside] = 0
+        return out
+
+    def mean(self, rhs: Array, dtype: Any = None) -> Array:
+        """Return each region's mean, channel by channel: a first guess that is exact for constants."""
+        out = np.zeros(rhs.shape, dtype or rhs.dtype)
+        for channel, mean in zip(rhs, out, strict=True):
+            kernels.region_mean(*self.runs, channel, mean)
+        return out
+
+    def unpad(self, flat: Array) -> Array:
+        """Return the view (H, W) without the frame."""
+        height, width = self.shape
+        return flat.reshape(height + 2, width + 2)[1:-1, 1:-1]
+
+
+def _grids(edges: Edges, dtype: torch.dtype) -> list[Grid]:
+    if dtype not in edges.derived:
+        parts = (edges.across.detach().to(dtype), edges.down.detach().to(dtype), edges.inside)
+        edges.derived[dtype] = [Grid(*(part.numpy() for part in image)) for image in zip(*parts, strict=True)]
+    grids: list[Grid] = edges.derived[dtype]
+    return grids
+
+
+def _chebyshev(
+    grid: Grid, groups: list[tuple[float, Array]], conductances: tuple[float, float], tol: float,
+    x: Array, guess: Array | None, out: Array, max_steps: int,
+) -> tuple[str, int, float]:  # fmt: skip
+    """Solve groups of channels of x (C, H, W), each group at its α, into the same ones of `out`."""
+    plans = [chebyshev.half_steps(alpha, *conductances, tol) for alpha, _ in groups]
+    counts = np.array([min(len(plan.omegas) + 1, 2 * max_steps) for plan in plans])
+    omegas = np.zeros((len(plans), counts.max()), x.dtype)
+    for row, plan, count in zip(omegas, plans, counts, strict=True):
+        row[: count - 1] = plan.omegas[: count - 1]
+    pitch, rows, size = checkerboard.layout(*grid.shape)
+    times = 2 if guess is None else 3
+    lanes = checkerboard.LANES if max(len(channels) for _, channels in groups) > 1 else 0
+    w, four, one = checkerboard.scratch([(4, 5, size), (times, 4, lanes, size), (times, 4, 1, size)], x.dtype)
+    half_steps, residual = checkerboard.solve(
+        x, np.empty((0, *grid.shape), x.dtype) if guess is None else guess, grid.cx, grid.cy, *grid.spans, tol,
+        np.concatenate([channels for _, channels in groups]),
+        np.cumsum([0, *(len(channels) for _, channels in groups)]),
+        np.array([alpha for alpha, _ in groups], x.dtype),
+        np.array([plan.rate for plan in plans]), np.array([plan.margin for plan in plans]), omegas, counts,
+        pitch, rows, w, four, one, out,
+    )  # fmt: skip
+    return "chebyshev", ceil(half_steps / 2), float(residual)
+
+
+def _scales(
+    grid: Grid, alphas: list[float], conductance: float, tol: float, x: Array, out: Array
+) -> tuple[str, int, float]:
+    """Solve channels (n, H, W) at the same several α: the terms of the Chebyshev series are computed once for all."""
+    lengths = np.array([chebyshev.series_length(alpha, conductance, tol) for alpha in alphas])
+    terms = 2 * ceil(int(lengths.max()) / 2)
+    coefficients = np.zeros((len(alphas), terms), x.dtype)
+    for row, alpha, length in zip(coefficients, alphas, lengths, strict=True):
+        row[:length] = chebyshev.series(alpha, conductance, int(length))
+    scale = x.dtype.type(0.5 / conductance if conductance else 0.0)
+    residual = kernels.scales_channels(
+        x, grid.inside, *grid.edges, *grid.runs, np.array(alphas, x.dtype), scale, coefficients, lengths, out
+    )
+    return "chebyshev", terms, float(residual)
+
+
+def _multigrid(
+    grid: Grid, alphas: list[float], conductance: float, tol: float,
+    x: list[Array], guess: list[Array] | None, out: list[Array], max_steps: int,
+) -> tuple[str, int, float]:  # fmt: skip
+    """Solve a group of channels of one image."""
+    runs, count = grid.runs
+    solver = multigrid.Solver(*grid.edges, grid.hierarchy, runs, count, np.array(alphas), conductance)
+    rhs = grid.pad(x)
+    u = grid.mean(rhs, np.float64) if guess is None else grid.pad(guess, np.float64)
+    residual, steps = solver.solve(rhs, u, tol, max_steps)
+    for channel, target in zip(u, out, strict=True):
+        target[...] = grid.unpad(channel)
+    return "multigrid", steps, residual
+
+
+@dataclass(frozen=True)
+class _Job:
+    """All that the tasks of one solve share."""
+
+    x: Array  # (B, C, H, W)
+    grids: list[Grid]
+    alpha: Array  # (A, C)
+    least: float
+    conductance: float
+    tol: float
+    guess: Array | None  # (B, A, C, H, W)
+    out: Array  # (B, A, C, H, W)
+    max_steps: int | None
+    threads: int
+
+    def tasks(self, method: str | None) -> Iterator[Task]:
+        """Split the solve into independent tasks, each a group of channels of one image."""
+        small = self._small(method)
+        large = [(int(a), int(c)) for a, c in np.argwhere(~small)]
+        shared = len(small) > 1 and self.guess is None and not large and bool((self.alpha == self.alpha[:, :1]).all())
+        shared = shared and chebyshev.condition(float(self.alpha.max()), self.conductance) <= SHARED_CROSSOVER
+        for image in range(len(self.grids)):
+            yield from self._multigrid(image, large)
+            if shared:
+                yield from self._shared(image)
+            else:
+                for a in range(len(small)):
+                    yield from self._separate(image, a, np.flatnonzero(small[a]))
+
+    def _small(self, method: str | None) -> Array:
+        """Which solves are for Chebyshev."""
+        if method is not None:
+            return np.full(self.alpha.shape, method == "chebyshev")
+        kappa = 1.0 + 8.0 * self.alpha * self.conductance
+        reachable: Array = self.tol >= FLOOR * np.finfo(self.x.dtype).eps * kappa
+        return reachable & (kappa <= CROSSOVER)
+
+    def _share(self, solves: int, pixels: int) -> int:
+        """Channels a task: an equal share for each thread, unless that is more memory than a task may take."""
+        even = ceil(solves * len(self.grids) / self.threads)
+        return max(1, min(even, pixels // int(self.grids[0].size)))
+
+    def _separate(self, image: int, a: int, channels: Array) -> Iterator[Task]:
+        groups = [
+            (float(alpha), part)
+            for alpha in np.unique(self.alpha[a, channels])
+            for part in checkerboard.groups(channels[self.alpha[a, channels] == alpha])
+        ]
+        # Every n-th group: neighbours have like alphas, and a large one takes more steps.
+        count = ceil(len(channels) / self._share(len(channels), TASK_PIXELS)) if groups else 0
+        for part in (groups[first::count] for first in range(min(count, len(groups)))):
+            yield partial(
+                _chebyshev, self.grids[image], part, (self.least, self.conductance), self.tol, self.x[image],
+                None if self.guess is None else self.guess[image, a], self.out[image, a], self.max_steps or 10**6,
+            )  # fmt: skip
+
+    def _shared(self, image: int) -> Iterator[Task]:
+        alphas: list[float] = self.alpha[:, 0].tolist()
+        channels = np.arange(self.x.shape[1])
+        for part in _cut(channels, self._share(len(channels), TASK_PIXELS // len(alphas))):
+
+            def task(part: Array = part) -> tuple[str, int, float]:
+                x = self.x[image, part[0] : part[-1] + 1]
+                out = np.empty((len(alphas), *x.shape), x.dtype)
+                result = _scales(self.grids[image], alphas, self.conductance, self.tol, x, out)
+                self.out[image, :, part[0] : part[-1] + 1] = out
+                return result
+
+            yield task
+
+    def _multigrid(self, image: int, solves: list[tuple[int, int]]) -> Iterator[Task]:
+        limit = max(FEWEST_LANES, min(MOST_LANES, LANE_PIXELS // self.grids[0].size))
+        even = self._share(len(solves), 2**62)
+        for group in _cut(solves, ceil(even / ceil(even / limit))):
+            guess = None if self.guess is None else [self.guess[image, a, c] for a, c in group]
+            yield partial(
+                _multigrid, self.grids[image], [float(self.alpha[a, c]) for a, c in group], self.conductance, self.tol,
+                [self.x[image, c] for _, c in group], guess, [self.out[image, a, c] for a, c in group],
+                self.max_steps or 200,
+            )  # fmt: skip
+
+
+def _cut(items: Any, size: int) -> Iterator[Any]:
+    for first in range(0, len(items), size):
+        yield items[first : first + size]
+
+
+def solve(
+    x: Tensor,
+    edges: Edges,
+    alpha: Tensor,
+    tol: float,
+    guess: Tensor | None = None,
+    max_steps: int | None = None,
+    method: str | None = None,
+) -> tuple[Tensor, Stats]:
+    """Solve for x (B, C, H, W) at alpha (A, C): (B, A, C, H, W), and how it went.
+
+    `method` is ``"chebyshev"`` or ``"multigrid"``; None takes for each channel the one that is faster.
+    """
+    if "conductances" not in edges.derived:
+        edges.derived["conductances"] = smallest_conductance(edges), largest_conductance(edges)
+    least, conductance = edges.derived["conductances"]
+    floor = FLOOR * torch.finfo(x.dtype).eps * chebyshev.condition(float(alpha.max()), conductance)
+    if method == "chebyshev" and tol < floor and x.dtype == torch.float32:
+        u, stats = solve(x.double(), edges, alpha, tol, guess, max_steps, method)
+        return u.float(), stats
+    grids = _grids(edges, x.dtype)
+    out = torch.empty((x.shape[0], *alpha.shape, *x.shape[2:]), dtype=x.dtype)
+    job = _Job(
+        x.detach().contiguous().numpy(),
+        grids,
+        alpha.detach().double().numpy(),
+        least,
+        conductance,
+        tol,
+        None if guess is None else guess.detach().to(x.dtype).contiguous().numpy(),
+        out.numpy(),
+        max_steps,
+        thread_count() if out.numel() > FEW else 1,
+    )
+    return out, combine(in_threads(job.tasks(method)), tol)

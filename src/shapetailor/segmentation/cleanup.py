@@ -1,0 +1,187 @@
+"""Post-processing: pieces of regions too small to mean anything are given to their surroundings."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+
+import numpy as np
+from skimage.measure import label as connected_components
+
+from ..arrays import Array, Floats32, Ints, Mask
+
+#: Of the dense CRF: probability that a label given is right, and mean-field iterations (pydensecrf's own example).
+CERTAINTY, CRF_ITERATIONS = 0.7, 5
+
+
+def remove_small(labels: Ints, min_share: float = 0.02) -> tuple[Ints, tuple[int, ...]]:
+    """Give every connected piece below a share of the image to the neighbouring region it touches most.
+
+    The smallest goes first; what it joins may be large enough then. Pieces hang together by 4-neighbours.
+
+    Parameters
+    ----------
+    labels : ndarray, (H, W)
+        Negative labels are in no region: they are not touched and take nothing.
+    min_share : float
+        Of the image's pixels, in [0, 1].
+
+    Returns
+    -------
+    labels : ndarray, (H, W)
+        With the numbers they had.
+    vanished : tuple of int
+        Regions that no longer have a pixel.
+    """
+    _check_share(min_share)
+    pieces = _pieces(labels)
+    # Piece 0 collects the pixels without a region; it has no neighbours below.
+    region = np.full(int(pieces.max()) + 1, -1)
+    region[pieces] = labels
+    area = np.bincount(pieces.ravel(), minlength=len(region))
+    region = _merge(region.tolist(), area.tolist(), _contacts(pieces), min_share * labels.size)
+    cleaned = np.where(labels >= 0, region[pieces], labels)
+    return cleaned, _vanished(labels, cleaned)
+
+
+def dense_crf(labels: Ints, image: Array, min_share: float = 0.02) -> tuple[Ints, tuple[int, ...]]:
+    """Let a dense CRF [1]_ decide about connected pieces below a share of the image, and smooth the boundaries.
+
+    As in the paper's experiments with many regions, by the optional `pydensecrf2`, with all settings of that library's
+    example [2]_. Pixels of small pieces are unknown: they may become any region that has a large piece. The others may
+    change as well. Pieces that are small even then go the way of `remove_small`.
+
+    Parameters
+    ----------
+    labels : ndarray, (H, W)
+        Without negative labels.
+    image : ndarray, (H, W, 3) of uint8
+    min_share : float
+
+    Returns
+    -------
+    labels, vanished
+        As of `remove_small`.
+
+    References
+    ----------
+    .. [1] P. Krähenbühl and V. Koltun, "Efficient inference in fully connected CRFs with Gaussian edge potentials",
+       NIPS 2011.
+    .. [2] github.com/lucasb-eyer/pydensecrf, `examples/inference.py`.
+    """
+    try:
+        from pydensecrf.densecrf import DenseCRF2D
+    except ImportError as error:
+        raise ImportError("dense_crf needs pydensecrf2: pip install pydensecrf2 (or use remove_small)") from error
+    _check_share(min_share)
+    if labels.min() < 0:
+        raise ValueError("labels must not be negative for dense_crf, whose pixels are all in some region")
+    if image.dtype != np.uint8 or image.shape != (*labels.shape, 3):
+        raise ValueError(f"image must be uint8 of shape {(*labels.shape, 3)}, got {image.dtype} of {image.shape}")
+    unknown = _small(labels, min_share)
+    known = np.unique(labels[~unknown])
+    if len(known) < 2:
+        return remove_small(labels, min_share)
+    height, width = labels.shape
+    field = DenseCRF2D(width, height, len(known))
+    field.setUnaryEnergy(_unary(np.searchsorted(known, labels[~unknown]), unknown.reshape(-1), len(known)))
+    field.addPairwiseGaussian(sxy=3, compat=3)
+    # A copy, because the library refuses arrays that are read-only, as pictures from files are.
+    field.addPairwiseBilateral(sxy=80, srgb=13, rgbim=image.copy(order="C"), compat=10)
+    decided = known[np.argmax(field.inference(CRF_ITERATIONS), axis=0)].reshape(labels.shape)
+    cleaned = remove_small(decided, min_share)[0]
+    return cleaned, _vanished(labels, cleaned)
+
+
+def _check_share(min_share: float) -> None:
+    if not 0.0 <= min_share <= 1.0:
+        raise ValueError(f"min_share must be a share of the image in [0, 1], got {min_share}")
+
+
+def _pieces(labels: Ints) -> Ints:
+    """Number the connected pieces from 1; 0 where labels are negative."""
+    pieces: Ints = connected_components(np.maximum(labels, -1), background=-1, connectivity=1).astype(np.int64)
+    return pieces
+
+
+def _small(labels: Ints, min_share: float) -> Mask:
+    pieces = _pieces(labels)
+    small: Mask = np.bincount(pieces.ravel())[pieces] < min_share * labels.size
+    return small
+
+
+def _vanished(before: Ints, after: Ints) -> tuple[int, ...]:
+    return tuple(np.setdiff1d(before, after).tolist())
+
+
+def _contacts(pieces: Ints) -> list[Counter[int]]:
+    """For each piece: neighbouring piece → length of the common boundary in pixel edges."""
+    count = int(pieces.max()) + 1
+    pairs = []
+    for a, b in ((pieces[1:], pieces[:-1]), (pieces[:, 1:], pieces[:, :-1])):
+        unlike = (a != b) & (a > 0) & (b > 0)
+        pairs += [a[unlike] * count + b[unlike], b[unlike] * count + a[unlike]]
+    contacts: list[Counter[int]] = [Counter() for _ in range(count)]
+    for pair, length in zip(
+        *(each.tolist() for each in np.unique(np.concatenate(pairs), return_counts=True)), strict=True
+    ):
+        contacts[pair // count][pair % count] = length
+    return contacts
+
+
+def _merge(region: list[int], area: list[int], contacts: list[Counter[int]], least: float) -> Ints:
+    """Return the region of each piece when all with an area below `least` have joined their neighbours."""
+    owner = list(range(len(region)))
+    queue = [(area[piece], piece) for piece in range(1, len(region)) if area[piece] < least]
+    heapq.heapify(queue)
+    while queue:
+        size, piece = heapq.heappop(queue)
+        if owner[piece] != piece or area[piece] != size or not contacts[piece]:
+            continue
+        joined = _most_contact(contacts[piece], region, area)
+        # All neighbours of that region become one piece through this one; the one with most neighbours keeps its name.
+        group = [piece, *(other for other in contacts[piece] if region[other] == joined)]
+        kept = max(group, key=lambda member: (len(contacts[member]), -member))
+        region[kept] = joined
+        for member in group:
+            if member != kept:
+                _join(member, kept, owner, area, contacts)
+        if area[kept] < least:
+            heapq.heappush(queue, (area[kept], kept))
+    return np.array([region[_root(owner, piece)] for piece in range(len(region))])
+
+
+def _most_contact(contact: Counter[int], region: list[int], area: list[int]) -> int:
+    """Return the region with the longest common boundary; of equals the largest around, then the first."""
+    length: Counter[int] = Counter()
+    around: Counter[int] = Counter()
+    for other, edges in contact.items():
+        length[region[other]] += edges
+        around[region[other]] += area[other]
+    return min(length, key=lambda number: (-length[number], -around[number], number))
+
+
+def _join(member: int, kept: int, owner: list[int], area: list[int], contacts: list[Counter[int]]) -> None:
+    owner[member] = kept
+    area[kept] += area[member]
+    for other, edges in contacts[member].items():
+        del contacts[other][member]
+        if other != kept:
+            contacts[other][kept] += edges
+            contacts[kept][other] += edges
+    contacts[member].clear()
+
+
+def _root(owner: list[int], piece: int) -> int:
+    while owner[piece] != piece:
+        owner[piece] = owner[owner[piece]]
+        piece = owner[piece]
+    return piece
+
+
+def _unary(numbers: Ints, unknown: Mask, count: int) -> Floats32:
+    """Return −log probabilities, (count, P): `CERTAINTY` for a known pixel's number, all alike where unknown."""
+    probability = np.full((count, len(unknown)), (1 - CERTAINTY) / (count - 1), dtype=np.float32)
+    probability[numbers, np.flatnonzero(~unknown)] = CERTAINTY
+    probability[:, unknown] = 1.0 / count
+    return -np.log(probability)

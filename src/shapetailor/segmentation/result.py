@@ -1,0 +1,134 @@
+"""What a segmentation is, and how it is saved."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from skimage.measure import label as connected_components
+
+from ..arrays import RGB8, Array, Floats32, Ints, Mask
+from ..drawing.overlay import overlay
+from ..drawing.polygons import feature_collection
+from ..io.files import atomic
+from ..io.images import write_image, write_labels
+from ..labels import boundary_length, bounding_box
+
+Path = str | os.PathLike[str]
+Row = dict[str, float | int | None]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Segmentation:
+    """An image's regions, and how they were found.
+
+    Attributes
+    ----------
+    labels : ndarray, (H, W)
+        The number of each pixel's region.
+    image : ndarray, (H, W) or (H, W, C)
+        What was segmented, as it was given.
+    energy : list of float
+        `eq:mulregions` of the start and after every iteration, before boundaries are finished.
+    iterations : int
+    converged : bool
+        The regions stood still at the end; False if the iterations ran out or a callback stopped them.
+    vanished : tuple of int
+        Regions that were asked for but have no pixel. The others keep their numbers.
+    seed : int
+        Of the randomness that went into the start.
+    descriptors : ndarray, (D, H, W), optional
+        Of the final regions, where they were asked for.
+    """
+
+    labels: Ints
+    image: Array
+    energy: list[float]
+    iterations: int
+    converged: bool
+    vanished: tuple[int, ...] = ()
+    seed: int = 0
+    descriptors: Floats32 | None = None
+
+    def overlay(self) -> RGB8:
+        """Return the image with tinted regions and their boundaries, as H×W×3 of uint8."""
+        return overlay(self.image, self.labels)
+
+    def statistics(self) -> list[Row]:
+        """Measure every region, vanished ones (of area 0) included.
+
+        Returns
+        -------
+        list of dict
+            region : its number
+            area, share : pixels, and their share of the image
+            perimeter : estimated length of the boundary with other regions; the image's frame does not count
+            pieces : how many parts not connected by 4-neighbours
+            x, y : centroid, from the centre of the first pixel
+            left, top, right, bottom : bounding box, the last two exclusive
+            mean_C, std_C : of the image's channel C; values that are not finite do not count
+        """
+        channels = self.image[..., None] if self.image.ndim == 2 else self.image
+        present = np.unique(self.labels[self.labels >= 0]).tolist()
+        rows = [_measure(number, self.labels == number, channels) for number in present]
+        blank: Row = dict.fromkeys(rows[0]) if rows else {}
+        nothing: Row = {"area": 0, "share": 0.0, "perimeter": 0.0, "pieces": 0}
+        rows += [{**blank, **nothing, "region": number} for number in self.vanished]
+        return sorted(rows, key=lambda row: row["region"] or 0)
+
+    def polygons(self) -> dict[str, Any]:
+        """Return the regions as a GeoJSON FeatureCollection, exactly along pixel edges (x right, y down, in pixels)."""
+        return feature_collection(self.labels)
+
+    def save(self, path: Path) -> None:
+        """Write the label map as PNG or TIFF."""
+        write_labels(path, self.labels)
+
+    def save_overlay(self, path: Path) -> None:
+        """Write the overlay as a picture; the name's ending says which format."""
+        write_image(path, self.overlay())
+
+    def save_statistics(self, path: Path) -> None:
+        """Write the statistics as CSV, a line for each region."""
+        rows = self.statistics()
+        with atomic(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+            writer.writeheader()
+            for row in rows:
+                writer.writerow({key: f"{x:.7g}" if isinstance(x, float) else x for key, x in row.items()})
+
+    def save_polygons(self, path: Path) -> None:
+        """Write the polygons as GeoJSON."""
+        text = json.dumps(self.polygons(), separators=(",", ":"))
+        with atomic(path) as temporary:
+            temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def _measure(number: int, mask: Mask, channels: Array) -> Row:
+    rows, columns = bounding_box(mask)
+    # All that follows happens in the box, with a rim that shows where the region ends inside the image.
+    frame = bounding_box(mask, margin=1)
+    inside, values = mask[frame], channels[frame][mask[frame]]
+    y, x = np.nonzero(inside)
+    row: Row = {
+        "region": number,
+        "area": len(y),
+        "share": len(y) / mask.size,
+        "perimeter": boundary_length(inside.astype(np.int64)),
+        "pieces": int(connected_components(inside, connectivity=1).max()),
+        "x": float(x.mean()) + frame[1].start,
+        "y": float(y.mean()) + frame[0].start,
+        "left": columns.start,
+        "top": rows.start,
+        "right": columns.stop,
+        "bottom": rows.stop,
+    }
+    for channel in range(channels.shape[2]):
+        finite = values[np.isfinite(values[:, channel]), channel].astype(np.float64)
+        row[f"mean_{channel}"] = float(finite.mean()) if len(finite) else None
+        row[f"std_{channel}"] = float(finite.std()) if len(finite) else None
+    return row

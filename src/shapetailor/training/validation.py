@@ -1,0 +1,73 @@
+"""How good descriptors are for what they are made for: cluster them, and see how well the clusters cover the truth."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..metrics import covering
+
+#: Descriptors are clustered on a grid of at most this many points a side.
+GRID = 64
+STARTS = 4
+ITERATIONS = 15
+
+
+def clustered_covering(descriptors: Tensor, truth: Tensor) -> float:
+    """Return the covering of the true regions by a k-means clustering of the descriptors, K being given.
+
+    Parameters
+    ----------
+    descriptors : Tensor, (D, H, W)
+        Computed without knowledge of the truth: with the whole image as one region.
+    truth : integer Tensor, (H, W)
+        -1 where a pixel is not to be judged.
+    """
+    stride = -(-max(truth.shape) // GRID)
+    descriptors, truth = descriptors[:, ::stride, ::stride], truth[::stride, ::stride]
+    regions = len(truth[truth >= 0].unique())
+    points = descriptors.flatten(1).T
+    labels = k_means(points, regions, np.random.default_rng([4, regions]))
+    return covering(labels.view(truth.shape), truth, ignore=-1)
+
+
+def k_means(points: Tensor, clusters: int, rng: np.random.Generator) -> Tensor:
+    """Cluster points by Lloyd's iterations from several k-means++ starts [1]_; the least sum of squares wins.
+
+    Parameters
+    ----------
+    points : Tensor, (P, D)
+    clusters : int
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    integer Tensor, (P,)
+
+    References
+    ----------
+    .. [1] D. Arthur and S. Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007.
+    """
+    runs = [_lloyd(points, _spread_start(points, clusters, rng)) for _ in range(STARTS)]
+    return min(runs, key=lambda run: run[0])[1]
+
+
+def _spread_start(points: Tensor, clusters: int, rng: np.random.Generator) -> Tensor:
+    """Draw points, each with a probability proportional to its squared distance from those before."""
+    chosen = [int(rng.integers(len(points)))]
+    for _ in range(clusters - 1):
+        distance = torch.cdist(points, points[chosen]).amin(1).double().square().cpu().numpy()
+        total = distance.cumsum()
+        chosen.append(min(int(np.searchsorted(total, rng.random() * total[-1], side="right")), len(points) - 1))
+    return points[chosen]
+
+
+def _lloyd(points: Tensor, centres: Tensor) -> tuple[float, Tensor]:
+    for _ in range(ITERATIONS):
+        nearest = torch.cdist(points, centres).argmin(1)
+        member = torch.nn.functional.one_hot(nearest, len(centres)).to(points)
+        count = member.sum(0)[:, None]
+        centres = torch.where(count > 0, member.T @ points / count.clamp(min=1), centres)
+    distance, nearest = torch.cdist(points, centres).min(1)
+    return float(distance.square().sum()), nearest

@@ -1,0 +1,118 @@
+"""The data of `cross_validate.py`: training samples in parts that share no texture, and images to measure on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch.utils.data import Subset
+from variants import FOLDED, FOLDS
+
+from shapetailor import STDNN
+from shapetailor.datasets import BSDS500, MosaicDataset, SyntheticMultiRegion, TextureFolder, split_textures
+from shapetailor.training import augmentation as augment
+from shapetailor.training.augmentation import Batches
+from shapetailor.training.corpus import Corpus, Data, read_corpus
+from shapetailor.training.sample_bank import Blocks, corpus_blocks, fill_bank
+
+#: Mosaics of Brodatz textures: of two to five regions to train on, of two unseen textures to measure on.
+TRAINING_MOSAICS, TEST_MOSAICS = 240, 100
+#: Share of the photographs that are turned by any angle, in the parts "q".
+TURNED_SHARE = 0.5
+BATCH = 16
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where the data lies; BSDS500 may be left out."""
+
+    rwtsd: Path
+    multi_region: Path
+    brodatz: Path
+    bsds: Path | None = None
+
+
+def training_corpus(source: str, folders: Folders, size: int, seed: int) -> Corpus:
+    """Read the images of one source: all folds of RWTSD for "r" and "q", else the training part of a set."""
+    if source in FOLDED:
+        return _read(folders.rwtsd, size)
+    if source == "s":
+        return _read(SyntheticMultiRegion(folders.multi_region, "train"), size)
+    if source == "b":
+        return _read(_mosaics(folders, False, TRAINING_MOSAICS, (2, 5), size, 10 + seed), size)
+    if folders.bsds is None:
+        raise ValueError("--bsds must be given for the variant RSBN")
+    return _read(_several_regions(BSDS500(folders.bsds, "train")), size)
+
+
+def measured_corpora(folders: Folders, size: int) -> dict[str, Corpus]:
+    """Read the images to measure on. Image i of RWTSD is in fold ``i % FOLDS``."""
+    corpora = {
+        "rwtsd": _read(folders.rwtsd, size),
+        "multi-region": _read(SyntheticMultiRegion(folders.multi_region, "val"), size),
+        "brodatz": _read(_mosaics(folders, True, TEST_MOSAICS, (2, 2), size, 1), size),
+    }
+    if folders.bsds is not None:
+        corpora["bsds"] = _read(_several_regions(BSDS500(folders.bsds, "val")), size)
+    return corpora
+
+
+def fill_parts(
+    net: STDNN, sources: Iterable[str], folders: Folders, size: int, samples: int, seed: int
+) -> Iterator[tuple[str, Blocks]]:
+    """Make `samples` augmented samples of each part: of each fold of "r" and "q", and of the other sources whole.
+
+    A mosaic takes its textures from its own part, so that no fold sees another's.
+    """
+    for source in sources:
+        corpus = training_corpus(source, folders, size, seed).to(net.mean.device)
+        parts = {source: corpus}
+        if source in FOLDED:
+            numbers = range(len(corpus.names))
+            parts = {f"{source}{fold}": corpus.take(list(numbers[fold::FOLDS])) for fold in range(FOLDS)}
+        with _turned(TURNED_SHARE if source == "q" else 0.0):
+            for part, images in parts.items():
+                yield part, fill_bank(net, Batches(images, seed), samples, BATCH)
+
+
+def whole_blocks(net: STDNN, corpus: Corpus) -> Blocks:
+    """Return the channels of images, each taken as one region."""
+    parts = corpus_blocks(net, corpus.to(net.mean.device), BATCH, whole=True)
+    return Blocks(*(torch.cat(each) for each in zip(*parts, strict=True)))
+
+
+def statistics(bank: dict[str, Blocks], parts: Iterable[str]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return mean and standard deviation of the channels in some parts of the bank: of a few hundred samples."""
+    values = [
+        bank[part].channels[:200].double().movedim(1, 0)[:, bank[part].regions[:200] >= 0][:, ::7] for part in parts
+    ]
+    joined = torch.cat(values, dim=1)
+    return joined.mean(dim=1), joined.std(dim=1)
+
+
+@contextmanager
+def _turned(share: float) -> Iterator[None]:
+    before, augment.TURNED_SHARE = augment.TURNED_SHARE, share
+    try:
+        yield
+    finally:
+        augment.TURNED_SHARE = before
+
+
+def _mosaics(folders: Folders, unseen: bool, count: int, regions: tuple[int, int], size: int, seed: int) -> Data:
+    textures = TextureFolder(folders.brodatz)
+    return MosaicDataset(Subset(textures, split_textures(len(textures))[unseen]), count, regions, size, seed)
+
+
+def _several_regions(dataset: BSDS500) -> Data:
+    """Leave out photographs in which the first annotator saw one region only."""
+    return Subset(dataset, [i for i in range(len(dataset)) if dataset[i].truths[0].max() > 0])
+
+
+def _read(data: Data, size: int) -> Corpus:
+    """Read a corpus as the networks here want it: in colour."""
+    corpus = read_corpus(data, size)
+    return Corpus(corpus.images.expand(-1, 3, -1, -1).contiguous(), corpus.truths, corpus.names)
