@@ -1,6 +1,6 @@
 """Can a start be chosen among several, and the number of regions? Two tables from `cross_validate.py`'s descriptors.
 
-    python benchmarks/choose.py DIR/QSB.npz
+    python studies/choose.py DIR/QSB.npz
 
 The first compares ten candidate segmentations, the number of regions being given, with choices among them: the best by
 the truth, the medoid, the lowest energy, and scorers that are cross-validated over images (with scikit-learn). The

@@ -1,6 +1,6 @@
 """Compare ways to train by four-fold cross-validation on RWTSD; all folds of all variants are trained at once.
 
-    python benchmarks/cross_validate.py --rwtsd DIR --multi-region DIR --brodatz DIR --variants RS,RSB,QSB --out DIR
+    python studies/cross_validate.py --rwtsd DIR --multi-region DIR --brodatz DIR --variants RS,RSB,QSB --out DIR
 
 Prints a Markdown table: mean and standard deviation over the folds, each with a seed of its own, of the covering by
 k-means, by a normalised cut and with the true regions' means, of descriptors of the whole image on the grid of blocks.

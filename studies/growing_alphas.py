@@ -1,6 +1,6 @@
 """Whether larger scales pay once regions are trustworthy: descriptors that need right regions, and get them.
 
-    python benchmarks/growing_alphas.py --model MODEL... [--stld] [--rwtsd DIR] [--multi-region DIR] [--every 4]
+    python studies/growing_alphas.py --model MODEL... [--stld] [--rwtsd DIR] [--multi-region DIR] [--every 4]
 
 Every α of the descriptors is taken once, 4 and 16 times. "Start" is k-means of whole-image descriptors at that scale;
 all evolutions set out from the start of once. "In turn" goes from once to 4 to 16 times, each from where the last came

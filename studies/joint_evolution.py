@@ -1,6 +1,6 @@
 """What the joint evolution of regions and descriptors is worth, against its start and against fixed descriptors.
 
-    python benchmarks/joint_evolution.py --model MODEL... --rwtsd DIR [--multi-region DIR] [--brodatz DIR] [--every 3]
+    python studies/joint_evolution.py --model MODEL... --rwtsd DIR [--multi-region DIR] [--brodatz DIR] [--every 3]
 
 Several models are several trainings of one recipe. On RWTSD the first is measured on the half that ``shapetailor
 experiment rwtsd --seed 0`` tests on, the next on that of ``--seed 1`` and so on: give models trained on the other half.

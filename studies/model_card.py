@@ -1,6 +1,6 @@
 """Measure a model on images it was not trained on: its own held-out images, and two other sets.
 
-    python benchmarks/model_card.py --model texture --rwtsd DIR --multi-region DIR --brodatz DIR
+    python studies/model_card.py --model texture --rwtsd DIR --multi-region DIR --brodatz DIR
 
 The number of regions is given, or chosen with `--auto`. Held-out images are those that the model's file names; the
 two-region mosaics show textures that ``shapetailor data mosaics --part train`` leaves out.

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from experiment_fakes import Fake, install
 from PIL import Image
 
-from experiment_fakes import Fake, install
 from shapetailor.baselines import FitSettings
 from shapetailor.baselines.method import DescriptorMethod
 from shapetailor.datasets import BSDS500, Sample

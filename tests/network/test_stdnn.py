@@ -292,7 +292,7 @@ def test_wrong_arguments_are_named():
 
 
 def test_the_example_of_the_documentation_runs():
-    page = Path(__file__).parents[1] / "docs" / "network.md"
+    page = Path(__file__).parents[2] / "docs" / "network.md"
     (example,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     names = {}
     exec(example, names)

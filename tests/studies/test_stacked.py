@@ -1,4 +1,4 @@
-"""The scripts in benchmarks/: stacked networks are the networks they stack, and a tiny run goes through."""
+"""The scripts in studies/: stacked networks are the networks they stack, and a tiny run goes through."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shapetailor.loss import separation_loss
 from shapetailor.network.checkpoint import load_model
 from shapetailor.training import augmentation as augment
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+STUDIES = Path(__file__).parents[2] / "studies"
 SMALL = STDNNConfig(
     features="rich", premix=5, scales=(0.4, 2.0), widths=(9, 6, 4), alpha=(0.3, 1.2), head="unit", tol=1e-6
 )
@@ -30,9 +30,9 @@ SMALL = STDNNConfig(
 def script():
     """Return a function: a script's name → its module."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(BENCHMARKS)
+        patch.syspath_prepend(STUDIES)
         yield import_module
-        for path in BENCHMARKS.glob("*.py"):
+        for path in STUDIES.glob("*.py"):
             sys.modules.pop(path.stem, None)
 
 

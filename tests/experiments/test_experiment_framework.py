@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
 from experiment_fakes import Fake, install
+
 from shapetailor.baselines import RECIPES
 from shapetailor.datasets import Sample
 from shapetailor.experiments import EXPERIMENTS, load, running, suite
