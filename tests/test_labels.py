@@ -18,7 +18,9 @@ from shapetailor.labels import (
     boxes,
     dilate,
     from_scribbles,
+    largest_rectangle,
     relabel,
+    resize_labels,
     same_partition,
     signed_distance,
 )
@@ -167,3 +169,30 @@ def test_unusable_scribbles_are_named(scribbles, regions, words):
 def test_fractional_scribbles_are_refused():
     with pytest.raises(TypeError, match="integer labels, got dtype float64"):
         from_scribbles(np.zeros((2, 2)))
+
+
+@given(arrays(bool, st.tuples(st.integers(1, 7), st.integers(1, 7))))
+def test_the_largest_rectangle_is_the_best_of_all(mask):
+    height, width = mask.shape
+    areas = [
+        (bottom - top) * (right - left)
+        for top in range(height)
+        for bottom in range(top + 1, height + 1)
+        for left in range(width)
+        for right in range(left + 1, width + 1)
+        if mask[top:bottom, left:right].all()
+    ]
+    box = largest_rectangle(mask)
+    assert mask[box].all()
+    assert mask[box].size == max(areas, default=0)
+
+
+def test_of_equal_rectangles_the_lowest_comes_first():
+    mask = np.array([[0, 1, 0, 1, 1], [0, 1, 0, 0, 0], [0, 0, 0, 1, 1]], dtype=bool)
+    assert largest_rectangle(mask) == (slice(0, 1), slice(3, 5))
+
+
+def test_a_resized_label_map_takes_the_nearest_labels():
+    labels = np.arange(12).reshape(3, 4)
+    np.testing.assert_array_equal(resize_labels(labels, (6, 12)), labels.repeat(2, axis=0).repeat(3, axis=1))
+    np.testing.assert_array_equal(resize_labels(labels.repeat(3, axis=0).repeat(3, axis=1), (3, 4)), labels)

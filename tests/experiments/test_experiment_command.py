@@ -10,14 +10,14 @@ import time
 import pytest
 
 from shapetailor import cli
-from shapetailor.baselines import RECIPES
+from shapetailor.baselines import BASELINES
 from shapetailor.experiments import EXPERIMENTS
 
 
 def test_the_list_explains_every_experiment_and_method(capsys):
     assert cli.main(["experiment", "--list"]) == 0
     text = capsys.readouterr().out
-    assert all(name in text for name in (*EXPERIMENTS, *RECIPES))
+    assert all(name in text for name in (*EXPERIMENTS, *BASELINES))
 
 
 def test_a_quick_run_needs_no_data(tmp_path, capsys):

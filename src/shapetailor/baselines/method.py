@@ -1,4 +1,4 @@
-"""What a method is, how one is fitted, and the kind that most are: descriptors under the common evolution."""
+"""A method, how it is fitted, and the common kind: descriptors under our starts and evolution."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Method(Protocol):
         """Learned numbers: weights and biases."""
 
     def segment(self, image: Array, regions: int, seed: int = 0) -> Labels:
-        """Split an H×W or H×W×C image into regions 0..K−1; a number may be missing where a region was not found."""
+        """Split an H×W or H×W×C image into regions 0..K−1, some of which may be empty."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,12 @@ class FitSettings:
     quick : bool
         Train for a few small steps only, to see that everything runs.
     device : str
-        Where networks are trained and run: "cpu", "cuda" or another of torch's.
+        Where networks are trained and run.
     weights : path, optional
-        Folder with pretrained weights of torchvision's networks, under torchvision's file names.
-    start : {"kmeans", "ncut", "best", "boxes"}
-        Where the evolution starts, see `Segmenter.segment`. k-means by default, as the paper does for several regions.
+        Folder with torchvision's pretrained weights, under torchvision's file names.
+    start : str
+        As of `Segmenter.segment`. k-means by default, as the paper does for several regions.
     evolution : EvolutionConfig, optional
-        How regions move.
     progress : bool
         Show progress bars on stderr.
     """
@@ -61,23 +60,16 @@ class FitSettings:
     progress: bool = False
 
 
-Fit = Callable[[Sequence[Sample], Path, FitSettings], Method]
-
-
-def _always() -> None:
-    return None
-
-
 @dataclass(frozen=True)
-class Recipe:
+class Baseline:
     """How to get a method.
 
     Attributes
     ----------
     name : str
-        What it is called on the command line.
+        On the command line.
     title : str
-        What it is called in a table; a fitted method's own title may say more.
+        In a table; a fitted method's own title may say more.
     learns : bool
         Whether `fit` reads the samples.
     fit : callable
@@ -90,22 +82,13 @@ class Recipe:
     name: str
     title: str
     learns: bool
-    fit: Fit
-    available: Callable[[], str | None] = _always
+    fit: Callable[[Sequence[Sample], Path, FitSettings], Method]
+    available: Callable[[], str | None] = lambda: None
 
 
 @dataclass(frozen=True)
 class DescriptorMethod:
-    """Descriptors under the common starts and evolution.
-
-    Attributes
-    ----------
-    title : str
-    parameters : int
-    describer : callable
-        Channels of a picture → what describes it.
-    settings : FitSettings
-    """
+    """Descriptors under our starts and evolution; `describer` maps a picture's channels to what describes it."""
 
     title: str
     parameters: int
@@ -113,7 +96,7 @@ class DescriptorMethod:
     settings: FitSettings
 
     def segment(self, image: Array, regions: int, seed: int = 0) -> Labels:
-        """Start from the whole image's descriptors and let the regions evolve."""
+        """Start from descriptors of the whole image, then evolve."""
         channels = 1 if image.ndim == 2 else image.shape[2]
         segmenter = Segmenter(self.describer(channels), self.settings.device)
         settings = self.settings

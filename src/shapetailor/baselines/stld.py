@@ -1,4 +1,4 @@
-"""Shape-tailored local descriptors, hand-crafted: what an ST-DNN's first map reads, and nothing learned [1]_.
+"""Shape-tailored local descriptors, hand-crafted: the input of an ST-DNN's first map, nothing learned [1]_.
 
 References
 ----------
@@ -20,7 +20,7 @@ from ..evolution.config import EvolutionConfig
 from ..network import features
 from ..network.config import STDNNConfig
 from ..network.region_grid import Domain
-from .method import DescriptorMethod, FitSettings, Method, Recipe
+from .method import Baseline, DescriptorMethod, FitSettings, Method
 
 TOLERANCE = 1e-3
 
@@ -28,9 +28,9 @@ TOLERANCE = 1e-3
 class STLD(nn.Module):
     """Colours, gray value and rectified oriented gradients, each smoothed at five scales inside its region.
 
-    The channels and scales α are those of the paper's layer f0 (40 numbers a pixel of a colour picture), α following
-    the picture's size as there. Each channel is divided by its spread: the standard deviation of its smoothed versions
-    over the whole picture, so that strong and weak channels count alike.
+    The channels and scales α are those of the paper's layer f0 (40 numbers a pixel of a colour picture), with α in
+    proportion to the picture's size. Each channel is divided by the standard deviation of its smoothed versions over
+    the whole picture, so that strong and weak channels count alike.
 
     Parameters
     ----------
@@ -54,11 +54,11 @@ class STLD(nn.Module):
         self.config = config or STDNNConfig(image_channels=image_channels, tol=TOLERANCE)
 
     def rescaled(self, resolution: int) -> STLD:
-        """Return the same for pictures of another longest side."""
+        """Return the descriptors for another longest side."""
         return STLD(self.image_channels, self.config.at_resolution(resolution))
 
     def prepare(self, image: Tensor) -> Tensor:
-        """Normalise whole pictures; append, as constant maps, what each channel is multiplied by."""
+        """Normalise whole pictures; append each channel's factor as a constant map."""
         normal = features.normalise(image)
         whole = torch.zeros(len(image), *image.shape[2:], dtype=torch.long, device=image.device)
         domain = Domain(whole, image.dtype, tol=self.config.tol)
@@ -89,7 +89,7 @@ def _fit_whole(samples: Sequence[Sample], folder: Path, settings: FitSettings) -
     return DescriptorMethod("non-STLD", 0, STLD, replace(settings, evolution=fixed))
 
 
-RECIPES = (
-    Recipe("stld", "STLD", False, _fit),
-    Recipe("stld-whole", "non-STLD", False, _fit_whole),
+BASELINES = (
+    Baseline("stld", "STLD", False, _fit),
+    Baseline("stld-whole", "non-STLD", False, _fit_whole),
 )

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import scipy.io
 from tqdm import tqdm
 
 from ..arrays import Array
+from ..datasets.published import read_bsds_truths
 from ..evaluate.evaluation import Evaluation, evaluate
 from ..evaluate.report import Case, images_text, summary_text, to_csv, to_html, to_json
 from ..io.files import atomic
@@ -92,14 +92,8 @@ def pair_files(predictions: Path, truths: Path) -> tuple[list[Pair], list[str]]:
 
 
 def read_truths(path: Path) -> list[Array]:
-    """Read the label maps of a truth: one of a picture, one an annotator of a BSDS `.mat` file."""
-    if path.suffix.lower() != ".mat":
-        return [read_labels(path)]
-    try:
-        annotators = scipy.io.loadmat(path)["groundTruth"].ravel()
-        return [annotator["Segmentation"][0, 0] for annotator in annotators]
-    except Exception as error:  # loadmat raises nearly anything on a broken file
-        raise ValueError(f"{path}: no BSDS ground truth: {error or type(error).__name__}") from error
+    """Read the label maps of a truth: one of an image file, one an annotator of a BSDS `.mat` file."""
+    return read_bsds_truths(path) if path.suffix.lower() == ".mat" else [read_labels(path)]
 
 
 def _by_stem(folder: Path, suffixes: tuple[str, ...]) -> tuple[dict[str, Path], list[str]]:

@@ -60,23 +60,23 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _listing() -> str:
-    from ..baselines import RECIPES
+    from ..baselines import BASELINES
 
     lines = []
     for name in EXPERIMENTS:
         lines += [name, textwrap.indent(textwrap.fill(load(name).SUMMARY, 96), "    "), ""]
-    width = max(map(len, RECIPES))
-    lines += ["Methods", *(f"    {name:{width}}  {recipe.title}" for name, recipe in RECIPES.items())]
+    width = max(map(len, BASELINES))
+    lines += ["Methods", *(f"    {name:{width}}  {each.title}" for name, each in BASELINES.items())]
     return "\n".join(lines)
 
 
 def _names(text: str) -> tuple[str, ...]:
-    from ..baselines import RECIPES
+    from ..baselines import BASELINES
 
     names = tuple(text.split(","))
     for name in names:
-        if name not in RECIPES:
-            raise argparse.ArgumentTypeError(f"no method is called {name!r}; there are {', '.join(RECIPES)}")
+        if name not in BASELINES:
+            raise argparse.ArgumentTypeError(f"no method is called {name!r}; there are {', '.join(BASELINES)}")
     return names
 
 

@@ -78,7 +78,9 @@ def to_html(evaluation: Evaluation, worst: Sequence[Case], best: Sequence[Case],
         measures=MEASURES,
         summary=evaluation.summary(),
         shown=SHOWN,
-        groups=[(title, [_shown(case, ignore) for case in cases]) for title, cases in (("Worst", worst), ("Best", best))],
+        groups=[
+            (title, [_shown(case, ignore) for case in cases]) for title, cases in (("Worst", worst), ("Best", best))
+        ],
         images=evaluation.images,
         ranked=evaluation.ranked(),
     )

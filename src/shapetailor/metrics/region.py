@@ -108,8 +108,14 @@ def voc_accuracy(prediction: LabelMap, truth: Truth, *, ignore: int | None = Non
 def region_scores(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> RegionScores:
     """Return every region metric of one image; the contingency tables are made once."""
     counted = contingency_tables(prediction, truth, ignore)
-    metrics = (tables.rand_index, tables.variation_of_information, tables.adjusted_rand, tables.mean_iou)
-    return RegionScores(_covering(counted), *(_mean(each, counted) for each in metrics), _voc_accuracy(counted))
+    return RegionScores(
+        _covering(counted),
+        _mean(tables.rand_index, counted),
+        _mean(tables.variation_of_information, counted),
+        _mean(tables.adjusted_rand, counted),
+        _mean(tables.mean_iou, counted),
+        _voc_accuracy(counted),
+    )
 
 
 def align_labels(prediction: LabelMap, truth: LabelMap, *, ignore: int | None = None) -> tuple[Ints, Ints]:
