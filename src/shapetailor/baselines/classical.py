@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 from scipy.ndimage import gaussian_filter
@@ -14,10 +11,9 @@ from skimage.feature import multiscale_basic_features
 from skimage.segmentation import chan_vese
 
 from ..arrays import Array, Floats32, Labels
-from ..datasets import Sample
 from ..segmentation.canvas import as_picture
 from ..segmentation.starts import kmeans_start, region_means
-from .method import Baseline, FitSettings, Method
+from .method import Baseline
 
 #: Standard deviation, in pixels, of the blur before colours are clustered into a forest's seeds.
 SEED_BLUR = 8.0
@@ -108,18 +104,12 @@ def _values(image: Array) -> Floats32:
     return as_picture(image, 1 if image.ndim == 2 else image.shape[2], image.size).values
 
 
-def _no_fit(method: Method, samples: Sequence[Sample], folder: Path, settings: FitSettings) -> Method:
-    return method
-
-
 def _needs_sklearn() -> str | None:
-    if find_spec("sklearn") is None:
-        return "scikit-learn is not installed: pip install 'shapetailor[baselines]'"
-    return None
+    return None if find_spec("sklearn") else "scikit-learn is not installed: pip install 'shapetailor[baselines]'"
 
 
 BASELINES = (
-    Baseline("kmeans-colour", KMeansColour.title, False, partial(_no_fit, KMeansColour())),
-    Baseline("forest", Forest.title, False, partial(_no_fit, Forest()), _needs_sklearn),
-    Baseline("chan-vese", ChanVese.title, False, partial(_no_fit, ChanVese())),
+    Baseline("kmeans-colour", KMeansColour.title, False, lambda *_: KMeansColour()),
+    Baseline("forest", Forest.title, False, lambda *_: Forest(), _needs_sklearn),
+    Baseline("chan-vese", ChanVese.title, False, lambda *_: ChanVese()),
 )

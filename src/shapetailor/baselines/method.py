@@ -32,29 +32,15 @@ class Method(Protocol):
 
 @dataclass(frozen=True)
 class FitSettings:
-    """What fitting and segmenting depend on besides the data.
-
-    Attributes
-    ----------
-    seed : int
-        Of everything random in the fit.
-    quick : bool
-        Train for a few small steps only, to see that everything runs.
-    device : str
-        Where networks are trained and run.
-    weights : path, optional
-        Folder with torchvision's pretrained weights, under torchvision's file names.
-    start : str
-        As of `Segmenter.segment`. k-means by default, as the paper does for several regions.
-    evolution : EvolutionConfig, optional
-    progress : bool
-        Show progress bars on stderr.
-    """
+    """What fitting and segmenting depend on besides the data."""
 
     seed: int = 0
+    #: Train for a few small steps only, to see that everything runs.
     quick: bool = False
     device: str = "cpu"
+    #: Folder with torchvision's pretrained weights, under torchvision's file names.
     weights: Path | None = None
+    #: As of `Segmenter.segment`; k-means, as the paper does for several regions.
     start: Start = "kmeans"
     evolution: EvolutionConfig | None = None
     progress: bool = False
@@ -64,23 +50,15 @@ class FitSettings:
 class Baseline:
     """How to get a method.
 
-    Attributes
-    ----------
-    name : str
-        On the command line.
-    title : str
-        In a table; a fitted method's own title may say more.
-    learns : bool
-        Whether `fit` reads the samples.
-    fit : callable
-        ``fit(samples, folder, settings)`` returns the method. A learned one keeps its model in `folder`: if it is
-        there, of the same data and settings, it is read and not trained again.
-    available : callable
-        Returns None, or why the method cannot run here.
+    ``fit(samples, folder, settings)`` returns it. A learned one keeps its model in `folder`: if it is there, of the
+    same data and settings, it is read and not trained again. `available` returns None, or why it cannot run here.
     """
 
+    #: On the command line.
     name: str
+    #: In a table; a fitted method's own title may say more.
     title: str
+    #: Whether `fit` reads the samples.
     learns: bool
     fit: Callable[[Sequence[Sample], Path, FitSettings], Method]
     available: Callable[[], str | None] = lambda: None

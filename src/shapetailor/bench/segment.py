@@ -63,28 +63,18 @@ class Case:
 
 @dataclass(frozen=True)
 class Timing:
-    """What a case took.
-
-    Attributes
-    ----------
-    iterations : int
-        Accepted updates of the regions.
-    first, area : float
-        Area of all D(R_i) given to the network at the start, and in all, in pictures.
-    whole : float
-        How often the whole picture was described as one region, for the final boundaries.
-    seconds : float
-        The best time.
-    rand : float
-        Adjusted Rand index with the truth.
-    """
+    """What a case took."""
 
     case: Case
+    #: Accepted updates of the regions.
     iterations: int
+    #: Area of all D(R_i) given to the network at the start, and in all, in pictures.
     first: float
     area: float
+    #: How often the whole picture was described as one region, for the final boundaries.
     whole: float
     seconds: float
+    #: Adjusted Rand index with the truth.
     rand: float
     labels: Labels
 

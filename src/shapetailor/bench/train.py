@@ -148,8 +148,7 @@ def explicit_smooth(inverses: dict[float, Tensor], domain: Domain, x: Tensor, al
 
 def chebyshev_smooth(domain: Domain, x: Tensor, alpha: Tensor) -> Tensor:
     """Take as many Chebyshev steps as the tolerance asks for; autograd records them."""
-    edges = domain.edges
-    a = alpha.reshape(1, -1 if alpha.ndim == 2 else 1, alpha.shape[-1], 1, 1)
+    edges, a = domain.edges, _by_scale(alpha)
     kappa = chebyshev.condition(float(alpha.max()))
     gamma, omegas = chebyshev.step_weights(kappa, chebyshev.step_count(kappa, domain.tol))
     b = x[:, None].expand(-1, a.shape[1], -1, -1, -1)
@@ -162,8 +161,7 @@ def chebyshev_smooth(domain: Domain, x: Tensor, alpha: Tensor) -> Tensor:
 
 def conjugate_smooth(domain: Domain, x: Tensor, alpha: Tensor) -> Tensor:
     """Run conjugate gradients on all channels until each reaches the tolerance; autograd records them."""
-    edges = domain.edges
-    a = alpha.reshape(1, -1 if alpha.ndim == 2 else 1, alpha.shape[-1], 1, 1)
+    edges, a = domain.edges, _by_scale(alpha)
     tiny = torch.finfo(x.dtype).tiny
 
     def dot(one: Tensor, two: Tensor) -> Tensor:
@@ -181,11 +179,16 @@ def conjugate_smooth(domain: Domain, x: Tensor, alpha: Tensor) -> Tensor:
     return u if alpha.ndim == 2 else u.squeeze(1)
 
 
+def _by_scale(alpha: Tensor) -> Tensor:
+    """Reshape (scales, channels) or (channels,) for images (B, scales, channels, H, W)."""
+    return alpha.reshape(1, -1 if alpha.ndim == 2 else 1, alpha.shape[-1], 1, 1)
+
+
 UNROLLED: dict[str, Smoother] = {CHEBYSHEV: chebyshev_smooth, CONJUGATE: conjugate_smooth}
 
 
 def explicit_timings(size: int, quick: bool, accuracy: float = ACCURACY) -> list[GradientTiming]:
-    """Compare with the explicit inverse; the time to compute inverses is taken once and added to the step's."""
+    """Compare with the explicit inverse; computing inverses is timed once and added."""
     progress(f"{size}²: explicit inverse")
     net, image, labels = make_batch(size)
     begin = time.perf_counter()
@@ -199,7 +202,7 @@ def explicit_timings(size: int, quick: bool, accuracy: float = ACCURACY) -> list
 
 
 def unrolled_timings(size: int, quick: bool, accuracy: float = ACCURACY) -> list[GradientTiming]:
-    """Compare with the unrolled solvers; memory is taken in a process of its own for each way."""
+    """Compare with the unrolled solvers, memory too."""
     ways: dict[str, Smoother | None] = {OURS: None, **UNROLLED}
     memory = {}
     for name in ways:
@@ -242,7 +245,7 @@ def tight_gradient(net: _Net, image: Tensor, labels: Tensor) -> Tensor:
 
 
 def judge(timings: Sequence[GradientTiming]) -> list[Data]:
-    """Compare what was measured with the targets; what was not measured is left out."""
+    """Compare what was measured with the targets."""
     seconds = {(each.size, each.method): each.seconds for each in timings if each.seconds is not None}
     memory = {(each.size, each.method): each.memory for each in timings if each.memory}
     found = []

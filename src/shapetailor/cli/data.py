@@ -93,7 +93,7 @@ def _mosaics(args: argparse.Namespace) -> tuple[MosaicDataset, list[str]]:
 
 
 def _recipe(args: argparse.Namespace, mosaics: MosaicDataset, names: list[str]) -> dict[str, Any]:
-    """Describe the whole folder, so that a second run can tell whether it continues the first."""
+    """Describe the folder: a second run goes on only with the same options."""
     return {
         "version": __version__,
         "seed": args.seed,
@@ -108,7 +108,7 @@ def _recipe(args: argparse.Namespace, mosaics: MosaicDataset, names: list[str]) 
 
 
 def _claim(out: Path, recipe: dict[str, Any]) -> None:
-    """Make the folder and its record, or make sure that what lies there was begun with the same recipe."""
+    """Make the folder and its record, or refuse one with another record."""
     record = out / "mosaics.json"
     if record.exists():
         if json.loads(record.read_text()) != recipe:

@@ -21,53 +21,30 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Context:
-    """What the user asked for.
+    """What the user asked for."""
 
-    Attributes
-    ----------
-    data : path, optional
-        The dataset's folder; without it (`quick` only) generated mosaics.
-    out : path
-        Where everything is written.
-    quick : bool
-        Few images, few training steps.
-    model : str, optional
-        Name or path of an ST-DNN to use instead of training one.
-    seed : int
-        Of splits, training and starts.
-    device : str
-        Where networks are trained.
-    methods : tuple of str, optional
-        Names of the methods to run; None is all.
-    weights : path, optional
-        Folder of pretrained weights for the convolutional networks.
-    progress : bool
-        Show progress on the standard error stream.
-    limit : int, optional
-        Test on the first so many images only.
-    folds : int, optional
-        `rwtsd`: cross-validate with so many folds.
-    split : path, optional
-        `rwtsd`: file with the name of one training image a line.
-    gpb : path, optional
-        `bsds500`: folder with gPb's contour maps.
-    baselines : mapping
-        Name → method that can take part.
-    """
-
+    #: The dataset's folder; without it (`quick` only) generated mosaics.
     data: Path | None
     out: Path
+    #: Few images, few training steps.
     quick: bool = False
+    #: Name or path of an ST-DNN to use instead of training one.
     model: str | None = None
     seed: int = 0
     device: str = "cpu"
+    #: Names of the methods to run; None is all.
     methods: tuple[str, ...] | None = None
+    #: Folder of pretrained weights for the convolutional networks.
     weights: Path | None = None
     progress: bool = True
+    #: Test on the first so many images only.
     limit: int | None = None
+    #: rwtsd: number of folds of the cross-validation; file with a training image's name on each line.
     folds: int | None = None
     split: Path | None = None
+    #: bsds500: folder with gPb's contour maps.
     gpb: Path | None = None
+    #: Methods that can take part, by name.
     baselines: Mapping[str, Baseline] = field(default_factory=lambda: BASELINES)
 
     def folder(self, name: str) -> Path:

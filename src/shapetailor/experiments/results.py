@@ -45,33 +45,21 @@ class TableRow:
 
 @dataclass
 class Results:
-    """A table of the paper, measured.
-
-    Attributes
-    ----------
-    title : str
-    label : str
-        The table's or figure's LaTeX label in the paper.
-    columns : tuple of str
-        Keys of `TableRow.values` in the order of the table.
-    data : str
-        Which data, how many images.
-    rows : list of TableRow
-    notes : list of str
-        What a reader must know to compare.
-    images : dict
-        Method → image → measure → value.
-    pictures : list of str
-        Files in the folder of results that `results.md` shows.
-    """
+    """A table of the paper, measured."""
 
     title: str
+    #: The table's or figure's LaTeX label in the paper.
     label: str
+    #: Keys of `TableRow.values`, in order.
     columns: tuple[str, ...]
+    #: Which data, how many images.
     data: str
     rows: list[TableRow] = field(default_factory=list)
+    #: What a reader must know to compare.
     notes: list[str] = field(default_factory=list)
+    #: Method → measures of its images.
     images: dict[str, Measures] = field(default_factory=dict)
+    #: Image files in the folder of results, shown in `results.md`.
     pictures: list[str] = field(default_factory=list)
 
     def add(self, method: str, images: Measures, note: str = "", beside: str = "") -> TableRow:
