@@ -32,12 +32,6 @@ class STLD(nn.Module):
     proportion to the picture's size. Each channel is divided by the standard deviation of its smoothed versions over
     the whole picture, so that strong and weak channels count alike.
 
-    Parameters
-    ----------
-    image_channels : int
-    config : STDNNConfig, optional
-        Scales and the resolution that they belong to.
-
     Examples
     --------
     >>> stld = STLD(3)

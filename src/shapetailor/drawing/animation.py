@@ -24,10 +24,6 @@ class Recorder:
     """A callback of the evolution that records the regions, to be saved as an animated GIF.
 
     Several evolutions may be recorded, each beginning with iteration 0; the one with the lowest final energy is shown.
-
-    Parameters
-    ----------
-    image : ndarray, (H, W) or (H, W, C)
     """
 
     def __init__(self, image: Array) -> None:

@@ -17,14 +17,7 @@ def dense_crf(labels: Ints, image: RGB8, min_share: float) -> Ints:
 
     By the optional `pydensecrf2`, with the settings of that library's example [2]_. Pixels of small components are
     unknown: they may become any region that has a large component. The others may change as well. Components that are
-    small even then go the way of `remove_small`.
-
-    Parameters
-    ----------
-    labels : ndarray, (H, W)
-        Without negative labels.
-    image : ndarray, (H, W, 3) of uint8
-    min_share : float
+    small even then go the way of `remove_small`. `labels` must not be negative.
 
     References
     ----------

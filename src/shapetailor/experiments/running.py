@@ -21,20 +21,10 @@ QUICK = " **A quick run: it shows that everything works, its figures say nothing
 
 
 def run_experiment(name: str, context: Context, command: str) -> Results:
-    """Run an experiment, or what an interruption has left of it, and write its results into ``context.out``.
+    """Run one of `EXPERIMENTS`, or the rest of an interrupted run, and write its results into ``context.out``.
 
-    Parameters
-    ----------
-    name : str
-        One of `EXPERIMENTS`.
-    context : Context
-    command : str
-        What the user typed, for the record.
-
-    Raises
-    ------
-    ValueError
-        Where there is no data, or the folder holds parts of a run with other settings.
+    `command` is what the user typed, for the record. A ValueError says that there is no data, or that the folder holds
+    parts of a run with other settings.
     """
     if context.data is None and not context.quick:
         raise ValueError(f"data is missing: {name} needs a dataset (--data DIR), or --quick for generated mosaics")

@@ -127,12 +127,7 @@ def compare(
 ) -> dict[str, str]:
     """Fit and judge all methods, a row of `results` each; return title → part, for pictures.
 
-    Parameters
-    ----------
-    beside : mapping
-        Baseline's name → the paper's row.
-    suffix : str
-        Of the rows' titles.
+    `beside` maps a baseline's name to the paper's row, `suffix` is added to titles.
     """
     shown = {}
     for entry in entries(context, results, without):

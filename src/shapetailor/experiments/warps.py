@@ -25,13 +25,6 @@ SLACK = 1e-6
 class Warp:
     """Where each pixel of a warped image comes from.
 
-    Attributes
-    ----------
-    source : ndarray, (2, H, W)
-        w(x) for every pixel x of the warped image.
-    original : (int, int)
-        Height and width of the images that it warps.
-
     Examples
     --------
     >>> warp = rotation((2, 3), np.pi / 2)
@@ -41,7 +34,9 @@ class Warp:
            [1, 4]])
     """
 
+    #: w(x) for every pixel x of the warped image, (2, H, W).
     source: Floats
+    #: Height and width of the images that it warps.
     original: Shape
 
     @property
@@ -109,16 +104,9 @@ class Warp:
 
 
 def rotation(shape: Shape, angle: float) -> Warp:
-    """Turn images about their centre, counter-clockwise as one looks at them.
+    """Turn images of this height and width about their centre, by `angle` radians counter-clockwise.
 
     The canvas grows to hold all of the turned image. Quarter turns move pixels to pixels.
-
-    Parameters
-    ----------
-    shape : (int, int)
-        Height and width of the images.
-    angle : float
-        In radians.
     """
     if not isfinite(angle):
         raise ValueError(f"angle must be a finite number of radians, got {angle!r}")
@@ -140,17 +128,8 @@ def random_deformation(shape: Shape, squared_norm: float, rng: np.random.Generat
     conjugate of a_k so that v is real, scaled to the norm.
 
     v counts pixels. The paper does not say so, but in units of the side a squared norm of 10 would mean a root mean
-    square gradient of 2π√10 ≈ 20, which folds the image; in pixels of a 256² image it is 0.08.
-
-    Parameters
-    ----------
-    shape : (int, int)
-        Height and width of the images, more than 2 `terms` each.
-    squared_norm : float
-        ‖v‖², pixels²; the paper takes 10 to 80 for 256² images.
-    rng : numpy.random.Generator
-    terms : int
-        N, the highest frequency along a side.
+    square gradient of 2π√10 ≈ 20, which folds the image; in pixels of a 256² image it is 0.08. The paper takes squared
+    norms of 10 to 80, and N = 10 `terms`.
     """
     if not (isfinite(squared_norm) and squared_norm >= 0):
         raise ValueError(f"squared_norm must be a finite number from 0 on, got {squared_norm!r}")
