@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from math import inf
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -74,3 +75,13 @@ class EvolutionConfig:
             raise ValueError(
                 "the exact gradient is for one mean a region: it wants an infinite locality and a rim of 0"
             )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values; an infinite locality, which JSON has no number for, is None."""
+        return {**asdict(self), "locality": None if self.locality == inf else self.locality}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> EvolutionConfig:
+        """Make a config of JSON values, as `to_dict` returns them."""
+        locality = values.get("locality")
+        return cls(**{**values, "locality": inf if locality is None else locality})
