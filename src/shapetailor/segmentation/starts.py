@@ -21,7 +21,7 @@ from .region_count import SEPARATION, merge_alike
 CHUNK = 2**20
 #: Squared distance at which the affinity of two descriptors of unit norm has fallen to 1/e.
 SIGMA2 = 0.1
-#: Parts of the affinity's graph whose eigenvalue is at least this are regions of their own (docs/accuracy.md).
+#: Parts of the affinity's graph whose eigenvalue is at least this are regions of their own (docs/notebook.md).
 LINKED = 0.99
 
 
