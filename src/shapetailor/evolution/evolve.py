@@ -85,7 +85,7 @@ def evolve(
     -------
     Evolution
         The energies of the trace go down: of a step that would raise the energy, the changes are taken back that raise
-        it at their own pixel (`motion.settle`); if that does not help, it is tried at half the displacement.
+        it at their own pixel (`boundary_step.settle`); if that does not help, it is tried at half the displacement.
     """
     config = config or EvolutionConfig()
     if not isinstance(descriptors, Descriptors):

@@ -1,7 +1,6 @@
-"""What Alg. 2 knows of each region: its descriptors' costs near the boundary, and the boundary's shape there.
+"""Costs G_i of each region in a narrow band along its boundary (Alg. 2, steps 4 to 7).
 
-Everything is kept on bands of pixels along the boundaries, so that memory follows their length and the picture's area,
-not the number of regions times the area.
+Memory follows the boundaries' length and the picture's area, not the number of regions times the area.
 """
 
 from __future__ import annotations
