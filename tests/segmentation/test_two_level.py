@@ -17,7 +17,8 @@ from shapetailor.evolution.local_means import cell_side, local_means
 from shapetailor.evolution.region_costs import Tailor
 from shapetailor.network.checkpoint import load_model, save_model
 from shapetailor.network.config import STDNNConfig
-from shapetailor.network.two_level import TwoLevels, averaged
+from shapetailor.network.describer import Describer
+from shapetailor.network.two_level import TwoLevels, describe_whole
 from shapetailor.training.augmentation import Batches
 from shapetailor.training.boundary_samples import PairMaker
 from shapetailor.training.corpus import read_corpus
@@ -127,11 +128,14 @@ def test_two_levels_say_what_both_networks_say():
 
 
 def test_averaged_descriptors_keep_their_length_and_move_by_half_a_block():
-    def blocks(picture):  # which block of 4 each pixel is in, as a direction
-        columns = torch.arange(picture.shape[3]) // 4
-        return torch.stack([columns.cos(), columns.sin()])[None, :, None].expand(1, 2, picture.shape[2], -1).clone()
+    class Blocks(Describer):  # which block of 4 each pixel is in, as a direction
+        image_channels, stride = 1, 4
 
-    found = averaged(blocks, torch.zeros(1, 1, 8, 16), 4)
+        def __call__(self, picture, labels):
+            columns = torch.arange(picture.shape[3]) // 4
+            return torch.stack([columns.cos(), columns.sin()])[None, :, None].expand(1, 2, len(labels[0]), -1).clone()
+
+    found = describe_whole(Blocks(), torch.zeros(1, 1, 8, 16), positions=2)
     torch.testing.assert_close(found.square().sum(dim=1), torch.ones(1, 8, 16))
     changes = (found[0, 0, 0].diff().abs() > 1e-6).nonzero().squeeze(1)
     assert set((changes + 1).tolist()) == {2, 4, 6, 8, 10, 12, 14}

@@ -24,6 +24,7 @@ from ..arrays import Labels
 from ..datasets import Sample, mosaic, texture
 from ..evolution.config import EvolutionConfig
 from ..network.checkpoint import load_model
+from ..network.describer import Describer, Descriptors
 from ..network.stdnn import STDNN
 from ..poisson.solve import Backend
 from ..segmentation.segmenter import Segmenter
@@ -89,12 +90,31 @@ class Timing:
         return self.seconds / self.described / self.case.size**2
 
 
-class Counted:
+class Counted(Describer):
     """A network that lists the areas it describes; those of the whole picture as one region apart."""
 
     def __init__(self, net: STDNN, areas: list[int], wholes: list[int]) -> None:
         self.net, self.areas, self.wholes = net, areas, wholes
-        self.image_channels, self.stride, self.prepare = net.image_channels, net.stride, net.prepare
+
+    def prepare(self, image: Tensor) -> Tensor:
+        """Preprocess as the network does."""
+        return self.net.prepare(image)
+
+    @property
+    def image_channels(self) -> int:
+        """Those of the network."""
+        return self.net.image_channels
+
+    @property
+    def stride(self) -> int:
+        """That of the network."""
+        return self.net.stride
+
+    @property
+    def descriptors(self) -> Descriptors:
+        """The network's forms, counted."""
+        blocks = self.stride > 1
+        return Descriptors(self, self.stride, self.compact if blocks else None, None if blocks else self.warm)
 
     def rescaled(self, resolution: int) -> Counted:
         """Return the network for another size; it adds to the same lists."""

@@ -8,7 +8,17 @@ from collections import Counter
 import numpy as np
 from skimage.measure import label as connected_components
 
-from ..arrays import Ints
+from ..arrays import Ints, Labels
+from ..labels import smooth_boundaries
+
+
+def finish(labels: Labels, fixed: Labels | None, radius: float, min_share: float) -> Labels:
+    """Smooth away what is narrower than a radius of one pixel or more, and small pieces; marked pixels stay."""
+    if radius >= 1:
+        labels = smooth_boundaries(labels, radius)
+    if fixed is None:
+        return remove_small(labels, min_share)[0]
+    return np.where(fixed >= 0, fixed, labels)
 
 
 def remove_small(labels: Ints, min_share: float = 0.02) -> tuple[Ints, tuple[int, ...]]:
