@@ -51,8 +51,8 @@ def test_the_start_is_the_inner_half_of_a_region():
 
 
 def test_a_case_is_segmented_and_its_work_is_counted():
-    found = segment.measure(Case("texture", 96, 2, cells=3))
-    assert found.labels.shape == (96, 96)
+    found = segment.measure(Case("texture", 128, 2, cells=3))
+    assert found.labels.shape == (128, 128)
     assert 0 <= found.iterations <= 2
     assert 1 < found.first < 3  # the dilated regions overlap
     assert found.area >= found.first

@@ -16,6 +16,7 @@ from shapetailor.experiments.context import Context
 from shapetailor.experiments.gpb import add_gpb
 from shapetailor.experiments.results import Results
 from shapetailor.experiments.variants import square, variants
+from shapetailor.network.describer import Describer
 from shapetailor.network.stdnn import STDNN
 
 
@@ -143,7 +144,7 @@ def test_bsds_segments_squares_and_judges_at_the_images_size(context, quick, siz
     assert seen == [(size, 8 if quick else 20)]
 
 
-class Colours:
+class Colours(Describer):
     """A describer that keeps count of the pictures it is shown."""
 
     image_channels, stride = 3, 0
