@@ -135,6 +135,6 @@ def test_regions_that_moved_are_described_from_their_last_solutions():
     for descriptors in (Descriptors(net, warm=warm), Descriptors(net)):
         tailor = Tailor(image, descriptors, 2, largest_canvas=0)
         found.append(tailor.update(after, before, tailor.start(before)))
-    assert given == [0, 0, 4, 4]
+    assert given == [0, 0, 4, 0]  # of the disc, which is smaller, too much has changed
     for number, cold in found[1].items():
         np.testing.assert_allclose(found[0][number].cost, cold.cost, atol=0.05 * cold.cost.max())
