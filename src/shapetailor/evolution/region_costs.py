@@ -32,26 +32,14 @@ CHUNK = 2**15
 
 @dataclass(frozen=True)
 class Region:
-    """One region, kept as long as it does not change.
+    """One region, kept as long as it does not change."""
 
-    Attributes
-    ----------
-    band : ndarray, (n,)
-        Flat numbers of the pixels of D(R_i) where the smooth indicator φ_i has a slope.
-    phi, slope, curvature : ndarray, (n,)
-        φ_i, |∇φ_i| and κ = div(∇φ_i/|∇φ_i|) there.
-    cost : ndarray, (n,)
-        G_i = ‖F_{R_i} − a_i‖² there.
-    own : ndarray
-        G_i at all pixels of R_i.
-    """
-
-    band: Ints
-    phi: Floats32
-    slope: Floats
-    curvature: Floats
-    cost: Floats32
-    own: Floats32
+    band: Ints  # (n,), flat numbers of the pixels of D(R_i) where the smooth indicator φ_i has a slope
+    phi: Floats32  # φ_i in the band
+    slope: Floats  # |∇φ_i| there
+    curvature: Floats  # κ = div(∇φ_i/|∇φ_i|) there
+    cost: Floats32  # G_i = ‖F_{R_i} − a_i‖² there
+    own: Floats32  # G_i at all pixels of R_i
 
     @property
     def within(self) -> float:
