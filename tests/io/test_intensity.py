@@ -70,7 +70,7 @@ def test_one_value_becomes_black():
 
 @pytest.mark.parametrize(("black", "white"), [(50, 50), (-1, 99), (1, 101), ("a", 99), (None, 1)])
 def test_percentiles_that_make_no_sense_are_named(black, white):
-    with pytest.raises(ValueError, match=f"got {black}, {white}"):
+    with pytest.raises(ValueError, match=f"got {black!r}, {white!r}"):
         Intensity(black, white)
 
 
