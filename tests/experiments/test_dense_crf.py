@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shapetailor.experiments.dense_crf import dense_crf
+from shapetailor.experiments.bsds500 import dense_crf
 
 pytest.importorskip("pydensecrf", reason="needs pydensecrf2")
 

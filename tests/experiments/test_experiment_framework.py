@@ -9,11 +9,10 @@ from experiment_fakes import Fake, with_fake
 
 from shapetailor.baselines import BASELINES
 from shapetailor.datasets import Sample
-from shapetailor.experiments import EXPERIMENTS, load, running, suite
+from shapetailor.experiments import EXPERIMENTS, load, suite
 from shapetailor.experiments.context import Context
 from shapetailor.experiments.figures import GAP, SIDE, sheet
-from shapetailor.experiments.results import Results, TableRow, as_text
-from shapetailor.experiments.running import markdown, run_experiment, write_results
+from shapetailor.experiments.results import Results, TableRow, as_text, markdown, run_experiment, write_results
 
 
 @pytest.fixture
@@ -110,7 +109,7 @@ def test_a_folder_of_other_settings_is_refused(context):
 
 def test_the_time_of_runs_adds_up_that_of_stopped_ones_too(context, monkeypatch):
     times = iter([0.0, 10.0, 100.0, 103.0])
-    monkeypatch.setattr(running, "perf_counter", lambda: next(times))
+    monkeypatch.setattr("shapetailor.experiments.results.perf_counter", lambda: next(times))
     with pytest.raises(KeyboardInterrupt):
         run_experiment("rwtsd", with_fake(context, Fake(dies_at=1))[0], "stopped")
     run_experiment("rwtsd", with_fake(context)[0], "finished")

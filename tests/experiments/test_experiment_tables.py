@@ -15,7 +15,7 @@ from shapetailor.experiments import ablation, brodatz, bsds500, load, multi_regi
 from shapetailor.experiments.context import Context
 from shapetailor.experiments.gpb import add_gpb
 from shapetailor.experiments.results import Results
-from shapetailor.experiments.variants import square, variants
+from shapetailor.experiments.warps import square, variants
 from shapetailor.network.describer import Describer
 from shapetailor.network.stdnn import STDNN
 

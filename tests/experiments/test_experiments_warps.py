@@ -12,7 +12,7 @@ from shapetailor.datasets import Sample
 from shapetailor.experiments import covariance, deformation
 from shapetailor.experiments.consistency import ACCURACY
 from shapetailor.experiments.context import Context
-from shapetailor.experiments.running import run_experiment
+from shapetailor.experiments.results import run_experiment
 
 MEASURES = 10
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 from scipy.ndimage import gaussian_filter
@@ -23,45 +25,39 @@ CHAN_VESE_ITERATIONS = 300
 
 
 @dataclass(frozen=True)
-class KMeansColour:
-    """k-means of the pixels' colours."""
+class Classical:
+    """A function of an image, the number of regions and a seed, as a method."""
 
-    title: str = "k-means of colours"
+    title: str
+    segment: Callable[..., Labels]
     parameters: int = 0
 
-    def segment(self, image: Array, regions: int, seed: int = 0) -> Labels:
-        """Cluster the colours."""
-        return kmeans_start(_values(image), regions, np.random.default_rng(seed))
+
+def kmeans_colour(image: Array, regions: int, seed: int = 0) -> Labels:
+    """Cluster the pixels' colours by k-means."""
+    return kmeans_start(_values(image), regions, np.random.default_rng(seed))
 
 
-@dataclass(frozen=True)
-class Forest:
-    """scikit-image's trainable segmentation with seeds of its own.
+def forest(image: Array, regions: int, seed: int = 0) -> Labels:
+    """scikit-image's trainable segmentation [1]_ with seeds of its own.
 
-    A random forest on `multiscale_basic_features` learns from seeds and labels the rest [1]_. The seeds come from the
-    image itself: its blurred colours are clustered by k-means, and the half of each cluster nearest to the mean is
-    seed.
+    A random forest on `multiscale_basic_features` learns from seeds and labels the rest. The seeds come from the image
+    itself: see `sure_pixels`.
 
     References
     ----------
     .. [1] "Trainable segmentation using local features and random forests" in scikit-image's gallery.
     """
+    from skimage.future import fit_segmenter, predict_segmenter
+    from sklearn.ensemble import RandomForestClassifier
 
-    title: str = "random forest, self-trained"
-    parameters: int = 0
-
-    def segment(self, image: Array, regions: int, seed: int = 0) -> Labels:
-        """Learn from the seeds, label all."""
-        from skimage.future import fit_segmenter, predict_segmenter
-        from sklearn.ensemble import RandomForestClassifier
-
-        values = _values(image)
-        marks = sure_pixels(values, regions, np.random.default_rng(seed))
-        if len(np.unique(marks[marks > 0])) < 2:
-            return np.zeros(values.shape[1:], np.int64)
-        features = multiscale_basic_features(np.moveaxis(values, 0, 2), channel_axis=2)
-        forest = fit_segmenter(marks, features, RandomForestClassifier(**FOREST, random_state=seed))
-        return np.asarray(predict_segmenter(features, forest), np.int64) - 1
+    values = _values(image)
+    marks = sure_pixels(values, regions, np.random.default_rng(seed))
+    if len(np.unique(marks[marks > 0])) < 2:
+        return np.zeros(values.shape[1:], np.int64)
+    features = multiscale_basic_features(np.moveaxis(values, 0, 2), channel_axis=2)
+    trained = fit_segmenter(marks, features, RandomForestClassifier(**FOREST, random_state=seed))
+    return np.asarray(predict_segmenter(features, trained), np.int64) - 1
 
 
 def sure_pixels(values: Floats32, regions: int, rng: np.random.Generator) -> Labels:
@@ -77,26 +73,17 @@ def sure_pixels(values: Floats32, regions: int, rng: np.random.Generator) -> Lab
     return marks
 
 
-@dataclass(frozen=True)
-class ChanVese:
-    """scikit-image's Chan–Vese: two regions of nearly constant gray value with a short boundary [1]_.
-
-    A ValueError refuses any other number of regions.
+def two_by_chan_vese(image: Array, regions: int, seed: int = 0) -> Labels:
+    """scikit-image's Chan–Vese [1]_: two regions of nearly constant gray value with a short boundary.
 
     References
     ----------
     .. [1] T. Chan and L. Vese, "Active contours without edges", IEEE Transactions on Image Processing 10(2), 2001.
     """
-
-    title: str = "Chan–Vese"
-    parameters: int = 0
-
-    def segment(self, image: Array, regions: int, seed: int = 0) -> Labels:
-        """Evolve a checkerboard's level set; `seed` has no effect."""
-        if regions != 2:
-            raise ValueError(f"Chan–Vese finds 2 regions, regions is {regions}")
-        gray = _values(image).mean(axis=0).astype(np.float64)
-        return np.asarray(chan_vese(gray, max_num_iter=CHAN_VESE_ITERATIONS), np.int64)
+    if regions != 2:
+        raise ValueError(f"Chan–Vese finds 2 regions, regions is {regions}")
+    gray = _values(image).mean(axis=0).astype(np.float64)
+    return np.asarray(chan_vese(gray, max_num_iter=CHAN_VESE_ITERATIONS), np.int64)
 
 
 def _values(image: Array) -> Floats32:
@@ -109,8 +96,12 @@ def _needs_sklearn() -> str | None:
     return None if find_spec("sklearn") else "scikit-learn is not installed: pip install 'shapetailor[baselines]'"
 
 
+def _baseline(name: str, title: str, segment: Callable[..., Labels], **options: Any) -> Baseline:
+    return Baseline(name, title, False, lambda *_: Classical(title, segment), **options)
+
+
 BASELINES = (
-    Baseline("kmeans-colour", KMeansColour.title, False, lambda *_: KMeansColour()),
-    Baseline("forest", Forest.title, False, lambda *_: Forest(), _needs_sklearn),
-    Baseline("chan-vese", ChanVese.title, False, lambda *_: ChanVese()),
+    _baseline("kmeans-colour", "k-means of colours", kmeans_colour),
+    _baseline("forest", "random forest, self-trained", forest, available=_needs_sklearn),
+    _baseline("chan-vese", "Chan–Vese", two_by_chan_vese),
 )

@@ -36,13 +36,10 @@ class FitSettings:
     """What fitting and segmenting depend on besides the data."""
 
     seed: int = 0
-    #: Train for a few small steps only, to see that everything runs.
-    quick: bool = False
+    quick: bool = False  #: train for a few small steps only, to see that everything runs
     device: str = "cpu"
-    #: Folder with torchvision's pretrained weights, under torchvision's file names.
-    weights: Path | None = None
-    #: As of `Segmenter.segment`; k-means, as the paper does for several regions.
-    start: Start = "kmeans"
+    weights: Path | None = None  #: folder with torchvision's pretrained weights, under torchvision's file names
+    start: Start = "kmeans"  #: as of `Segmenter.segment`; k-means, as the paper does for several regions
     evolution: EvolutionConfig | None = None
     progress: bool = False
 
@@ -55,12 +52,9 @@ class Baseline:
     same data and settings, it is read and not trained again. `available` returns None, or why it cannot run here.
     """
 
-    #: On the command line.
-    name: str
-    #: In a table; a fitted method's own title may say more.
-    title: str
-    #: Whether `fit` reads the samples.
-    learns: bool
+    name: str  #: on the command line
+    title: str  #: in a table; a fitted method's own title may say more
+    learns: bool  #: whether `fit` reads the samples
     fit: Callable[[Sequence[Sample], Path, FitSettings], Method]
     available: Callable[[], str | None] = lambda: None
 
@@ -74,12 +68,14 @@ class DescriptorMethod:
     describer: Callable[[int], Describer]
     settings: FitSettings
 
+    def segmenter(self, image: Array) -> Segmenter:
+        """Return the segmenter for an image's channels."""
+        return Segmenter(self.describer(1 if image.ndim == 2 else image.shape[2]), self.settings.device)
+
     def segment(self, image: Array, regions: int, seed: int = 0) -> Labels:
         """Start from descriptors of the whole image, then evolve."""
-        channels = 1 if image.ndim == 2 else image.shape[2]
-        segmenter = Segmenter(self.describer(channels), self.settings.device)
-        settings = self.settings
-        return segmenter.segment(image, regions, start=settings.start, evolution=settings.evolution, seed=seed).labels
+        start, evolution = self.settings.start, self.settings.evolution
+        return self.segmenter(image).segment(image, regions, start=start, evolution=evolution, seed=seed).labels
 
 
 def count_parameters(net: nn.Module) -> int:

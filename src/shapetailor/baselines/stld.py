@@ -8,20 +8,17 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from ..datasets import Sample
 from ..evolution.config import EvolutionConfig
 from ..network import features
 from ..network.config import STDNNConfig
 from ..network.describer import Describer
 from ..network.region_grid import Domain
-from .method import Baseline, DescriptorMethod, FitSettings, Method
+from .method import Baseline, DescriptorMethod, FitSettings
 
 TOLERANCE = 1e-3
 
@@ -79,16 +76,14 @@ class STLD(nn.Module, Describer):
         return domain.smooth(channels, channels.new_tensor(self.config.scales)[:, None])
 
 
-def _fit(samples: Sequence[Sample], folder: Path, settings: FitSettings) -> Method:
-    return DescriptorMethod("STLD", 0, STLD, settings)
-
-
-def _fit_whole(samples: Sequence[Sample], folder: Path, settings: FitSettings) -> Method:
-    fixed = replace(settings.evolution or EvolutionConfig(), tailored=False)
-    return DescriptorMethod("non-STLD", 0, STLD, replace(settings, evolution=fixed))
+def _whole(settings: FitSettings) -> FitSettings:
+    """Descriptors of the whole image, not updated as regions evolve."""
+    return replace(settings, evolution=replace(settings.evolution or EvolutionConfig(), tailored=False))
 
 
 BASELINES = (
-    Baseline("stld", "STLD", False, _fit),
-    Baseline("stld-whole", "non-STLD", False, _fit_whole),
+    Baseline("stld", "STLD", False, lambda _, __, settings: DescriptorMethod("STLD", 0, STLD, settings)),
+    Baseline(
+        "stld-whole", "non-STLD", False, lambda _, __, settings: DescriptorMethod("non-STLD", 0, STLD, _whole(settings))
+    ),
 )

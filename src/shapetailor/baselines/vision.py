@@ -6,6 +6,7 @@ built for another torch. The networks used here need neither: declaring them let
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -42,25 +43,15 @@ def segmentation_network(architecture: str, outputs: int) -> torch.nn.Module:
 
 @cache
 def _networks() -> Any:
-    if not _operators_load():
-        _declare_operators()
-    return import_module("torchvision.models.segmentation")
-
-
-def _operators_load() -> bool:
-    """Whether torchvision's compiled operators work with this torch; they stay loaded if so."""
+    """Import the networks; declare what torchvision's compiled operators would, unless they load."""
     spec = find_spec("torchvision")
     folders = [] if spec is None else list(spec.submodule_search_locations or ())
     for file in (file for folder in folders for file in sorted(Path(folder).glob("_C*"))):
-        try:
+        with suppress(OSError):
             torch.ops.load_library(str(file))
-        except OSError:
-            continue
-        return True
-    return False
-
-
-def _declare_operators() -> None:
-    for name in ("nms", "qnms"):
-        if not hasattr(torch.ops.torchvision, name):
-            torch.library.define(f"torchvision::{name}", SIGNATURE)
+            break
+    else:
+        for name in ("nms", "qnms"):
+            if not hasattr(torch.ops.torchvision, name):
+                torch.library.define(f"torchvision::{name}", SIGNATURE)
+    return import_module("torchvision.models.segmentation")

@@ -9,6 +9,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -41,13 +42,14 @@ def machine(device: str = "cpu") -> dict[str, Any]:
     """Describe where and when: processor, threads, load (of the last minute), device, versions, date."""
     versions = {"python": platform.python_version(), "shapetailor": __version__}
     for package in PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     gpu = f" ({torch.cuda.get_device_name(device)})" if torch.device(device).type == "cuda" else ""
     return {
-        "cpu": _processor(),
+        "cpu": models[0] if models else platform.processor() or platform.machine(),
         "device": device + gpu,
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
@@ -56,13 +58,6 @@ def machine(device: str = "cpu") -> dict[str, Any]:
         "versions": versions,
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
     }
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.processor() or platform.machine()
 
 
 def best_times(
@@ -110,13 +105,12 @@ def _send_peak(
         return
     ctypes.CDLL(None).malloc_trim(0)  # or the call would reuse what the preparation has freed
     Path("/proc/self/clear_refs").write_text("5")  # proc(5): resets the peak
-    before = _status("VmRSS")
+    before = _memory("VmRSS")
     call()
-    sender.send(_status("VmHWM") - before)
+    sender.send(_memory("VmHWM") - before)
 
 
-def _status(field: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(field + ":"):
-            return 1024 * int(line.split()[1])
-    raise OSError(f"/proc/self/status has no {field}")
+def _memory(field: str) -> int:
+    """A field of /proc/self/status, in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(field + ":"))

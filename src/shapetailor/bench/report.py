@@ -18,15 +18,22 @@ def page(title: str, machine: Data, words: str, sections: Sequence[str], verdict
         f"load {machine['load']:.1f} at the start; {machine['system']}\n"
         + ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
     )
-    targets = ["Targets\n\n" + _targets(verdicts)] if verdicts else []
+    lines = [
+        [
+            each["what"],
+            f"{each['value']:.3g}",
+            f"{'≥' if each['at_least'] else '≤'} {each['target']:g}",
+            "reached" if each["reached"] else "not reached",
+        ]
+        for each in verdicts
+    ]
+    targets = ["Targets\n\n" + text_table(["target", "measured", "wanted", ""], lines)] if verdicts else []
     return "\n\n\n".join([f"{heading}\n{words}", *sections, *targets])
 
 
 def text_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Set a table in columns of equal width: the first to the left, the others to the right.
 
-    Examples
-    --------
     >>> print(text_table(["size", "time"], [["32²", "1 ms"], ["1024²", "200 ms"]]))
     size     time
     -----  ------
@@ -65,16 +72,3 @@ def verdict(what: str, value: float, target: float, at_least: bool) -> Data:
     """Compare a figure with its target."""
     reached = value >= target if at_least else value <= target
     return {"what": what, "value": value, "target": target, "at_least": at_least, "reached": reached}
-
-
-def _targets(verdicts: Sequence[Data]) -> str:
-    lines = [
-        [
-            each["what"],
-            f"{each['value']:.3g}",
-            f"{'≥' if each['at_least'] else '≤'} {each['target']:g}",
-            "reached" if each["reached"] else "not reached",
-        ]
-        for each in verdicts
-    ]
-    return text_table(["target", "measured", "wanted", ""], lines)

@@ -64,24 +64,20 @@ class Case:
 
 @dataclass(frozen=True)
 class Timing:
-    """What a case took."""
+    """What a case took; areas are in pictures."""
 
     case: Case
-    #: Accepted updates of the regions.
-    iterations: int
-    #: Area of all D(R_i) given to the network at the start, and in all, in pictures.
-    first: float
-    area: float
-    #: How often the whole picture was described as one region, for the final boundaries.
-    whole: float
+    iterations: int  #: accepted updates of the regions
+    first: float  #: area of all D(R_i) given to the network at the start
+    area: float  #: the same in all
+    whole: float  #: how often the whole picture was described as one region, for the final boundaries
     seconds: float
-    #: Adjusted Rand index with the truth.
-    rand: float
+    rand: float  #: adjusted Rand index with the truth
     labels: Labels
 
     @property
     def described(self) -> float:
-        """All that the network was given, in pictures."""
+        """All that the network was given."""
         return self.area + self.whole
 
     @property
@@ -89,32 +85,32 @@ class Timing:
         """Seconds for each pixel described."""
         return self.seconds / self.described / self.case.size**2
 
+    def row(self) -> Data:
+        """Return the figures by name."""
+        names = ("first", "area", "whole", "described", "seconds")
+        counts = {"accepted": self.iterations, "adjusted_rand": self.rand}
+        return asdict(self.case) | counts | {name: getattr(self, name) for name in names}
+
 
 class Counted(Describer):
     """A network that lists the areas it describes; those of the whole picture as one region apart."""
 
+    image_channels = stride = 0
+
     def __init__(self, net: STDNN, areas: list[int], wholes: list[int]) -> None:
         self.net, self.areas, self.wholes = net, areas, wholes
-
-    def prepare(self, image: Tensor) -> Tensor:
-        """Preprocess as the network does."""
-        return self.net.prepare(image)
-
-    @property
-    def image_channels(self) -> int:
-        """Those of the network."""
-        return self.net.image_channels
-
-    @property
-    def stride(self) -> int:
-        """That of the network."""
-        return self.net.stride
+        self.image_channels, self.stride = net.image_channels, net.stride
 
     @property
     def descriptors(self) -> Descriptors:
         """The network's forms, counted."""
-        blocks = self.stride > 1
-        return Descriptors(self, self.stride, self.compact if blocks else None, None if blocks else self.warm)
+        forms = self.net.descriptors
+        blocks, warm = (form and self._counted(form) for form in (forms.blocks, forms.warm))
+        return Descriptors(self._counted(forms.pixels), forms.stride, blocks, warm)
+
+    def prepare(self, image: Tensor) -> Tensor:
+        """Preprocess as the network does."""
+        return self.net.prepare(image)
 
     def rescaled(self, resolution: int) -> Counted:
         """Return the network for another size; it adds to the same lists."""
@@ -122,23 +118,15 @@ class Counted(Describer):
 
     def __call__(self, image: Tensor, labels: Tensor) -> Tensor:
         """Describe pixels."""
-        self._count(labels)
-        descriptors: Tensor = self.net(image, labels)
-        return descriptors
+        return self.descriptors.pixels(image, labels)
 
-    def compact(self, image: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Describe blocks."""
-        self._count(labels)
-        return self.net.compact(image, labels)
+    def _counted(self, describe: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(image: Tensor, labels: Tensor, *guesses: Any) -> Any:
+            areas = self.areas if bool((labels != 0).any()) else self.wholes
+            areas.append(int((labels >= 0).sum()))
+            return describe(image, labels, *guesses)
 
-    def warm(self, image: Tensor, labels: Tensor, guesses: Sequence[Tensor] = ()) -> tuple[Tensor, list[Tensor]]:
-        """Describe pixels from a warm start."""
-        self._count(labels)
-        return self.net.warm(image, labels, guesses)
-
-    def _count(self, labels: Tensor) -> None:
-        areas = self.areas if bool((labels != 0).any()) else self.wholes
-        areas.append(int((labels >= 0).sum()))
+        return counted
 
 
 def run(sizes: Sequence[int] | None = None, quick: bool = False) -> Outcome:
@@ -155,7 +143,7 @@ def run(sizes: Sequence[int] | None = None, quick: bool = False) -> Outcome:
         "benchmark": "segment",
         "machine": where,
         "settings": {"sizes": chosen, "iterations": ITERATIONS, "few": FEW, "textures": TEXTURES},
-        "rows": [asdict(each.case) | _figures(each) for each in timings],
+        "rows": [each.row() for each in timings],
         "others": others,
         "agreement": agreements,
         "memory": memory,
@@ -304,12 +292,6 @@ def _judge_model(model: str, base: int, by_case: Mapping[Case, Timing]) -> list[
     what = f"{model}: time of {MANY} regions over 2 at {base}², {FEW} iterations"
     verdicts.append(verdict(what, many.seconds / two.seconds, TARGET_MANY, at_least=False))
     return verdicts
-
-
-def _figures(timing: Timing) -> Data:
-    names = ("first", "area", "whole", "described", "seconds")
-    counts = {"accepted": timing.iterations, "adjusted_rand": timing.rand}
-    return counts | {name: getattr(timing, name) for name in names}
 
 
 def _report(data: Data) -> str:

@@ -54,27 +54,16 @@ class GradientTiming:
     memory: int | None
 
 
-class _Domain(Domain):
-    """A domain with another smoother."""
-
-    def __init__(self, smoother: Smoother, labels: Tensor, tol: float) -> None:
-        super().__init__(labels, tol=tol)
-        self.smoother = smoother
-
-    def smooth(self, x: Tensor, alpha: Tensor) -> Tensor:
-        """See `Domain.smooth`."""
-        return self.smoother(self, x, alpha)
-
-
 class _Net(STDNN):
-    """The network on such domains, where `smoother` is set."""
+    """The network, with another smoother where `smoother` is set."""
 
     smoother: Smoother | None = None
 
     def _domain(self, labels: Tensor, dtype: torch.dtype) -> Domain:
-        if self.smoother is None:
-            return super()._domain(labels, dtype)
-        return _Domain(self.smoother, labels, self.config.tol)
+        domain = super()._domain(labels, dtype)
+        if self.smoother is not None:
+            domain.smooth = partial(self.smoother, domain)  # type: ignore[method-assign]
+        return domain
 
 
 def run(sizes: Sequence[int] | None = None, quick: bool = False, accuracy: float = ACCURACY) -> Outcome:
@@ -84,10 +73,11 @@ def run(sizes: Sequence[int] | None = None, quick: bool = False, accuracy: float
         raise ValueError(f"sizes must be at least 16 pixels, got {min(chosen)}")
     begin, where = time.perf_counter(), machine()
     gradient(*make_batch(16))  # compile, and start what starts once
-    timings: list[GradientTiming] = []
-    for size in chosen:
-        measure = explicit_timings if size <= LARGEST_EXPLICIT else unrolled_timings
-        timings += measure(size, quick, accuracy)
+    timings = [
+        timing
+        for size in chosen
+        for timing in (explicit_timings if size <= LARGEST_EXPLICIT else unrolled_timings)(size, quick, accuracy)
+    ]
     data: Data = {
         "benchmark": "train",
         "machine": where,

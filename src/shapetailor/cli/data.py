@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from torch.utils.data import Subset
@@ -47,9 +46,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the mosaics that are not there yet; return 0."""
-    _check(args)
+    if args.count < 1:
+        raise ValueError(f"--count must be positive, got {args.count}")
+    if args.seed < 0:
+        raise ValueError(f"--seed must not be negative, got {args.seed}")
+    if args.textures is not None and args.colour:
+        raise ValueError("--colour is for procedural textures; those of --textures keep their own colours")
     mosaics, names = _mosaics(args)
-    _claim(args.out, _record(args, mosaics, names))
+    _claim(args, mosaics, names)
     for index in tqdm(range(len(mosaics)), desc="mosaics", unit="image", disable=None):
         image, mask = (args.out / kind / f"{index:05d}.png" for kind in ("images", "masks"))
         if not (image.exists() and mask.exists()):
@@ -63,15 +67,6 @@ def run(args: argparse.Namespace) -> int:
 def _range(text: str) -> tuple[int, int]:
     low, _, high = text.partition("-")
     return int(low), int(high or low)
-
-
-def _check(args: argparse.Namespace) -> None:
-    if args.count < 1:
-        raise ValueError(f"--count must be positive, got {args.count}")
-    if args.seed < 0:
-        raise ValueError(f"--seed must not be negative, got {args.seed}")
-    if args.textures is not None and args.colour:
-        raise ValueError("--colour is for procedural textures; those of --textures keep their own colours")
 
 
 def _mosaics(args: argparse.Namespace) -> tuple[MosaicDataset, list[str]]:
@@ -92,9 +87,9 @@ def _mosaics(args: argparse.Namespace) -> tuple[MosaicDataset, list[str]]:
     return mosaics, [names[index] for index in kept]
 
 
-def _record(args: argparse.Namespace, mosaics: MosaicDataset, names: list[str]) -> dict[str, Any]:
-    """Describe the folder: a second run goes on only with the same options."""
-    return {
+def _claim(args: argparse.Namespace, mosaics: MosaicDataset, names: list[str]) -> None:
+    """Make the folder and its record; a second run goes on only with the same options."""
+    record = {
         "version": __version__,
         "seed": args.seed,
         "regions": list(args.regions),
@@ -105,11 +100,7 @@ def _record(args: argparse.Namespace, mosaics: MosaicDataset, names: list[str]) 
         "textures": names,
         "mosaics": {f"{index:05d}": [names[each] for each in mosaics.chosen(index)] for index in range(len(mosaics))},
     }
-
-
-def _claim(out: Path, record: dict[str, Any]) -> None:
-    """Make the folder and its record, or refuse one with another record."""
-    path = out / "mosaics.json"
+    out, path = args.out, args.out / "mosaics.json"
     if path.exists():
         if json.loads(path.read_text()) != record:
             raise ValueError(f"{out} holds mosaics made with other options ({path}); choose another --out")

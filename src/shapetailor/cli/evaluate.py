@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,7 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Evaluate and report; nothing is written unless every file is in order."""
     outputs = [path for path in (args.json, args.csv, args.html) if path]
-    _check_folders([args.pred, args.truth], outputs)
+    for folder in (args.pred, args.truth, *(path.parent for path in outputs)):
+        if not folder.is_dir():
+            raise ValueError(f"{folder} is not a folder")
     pairs, problems = pair_files(args.pred, args.truth)
     problems += _unusable(pairs, args.ignore)
     if problems:
@@ -70,9 +72,11 @@ def run(args: argparse.Namespace) -> int:
     if args.per_image:
         print(images_text(evaluation), end="\n\n")
     print(summary_text(evaluation))
-    _write(args.json, lambda: to_json(evaluation))
-    _write(args.csv, lambda: to_csv(evaluation))
-    _write(args.html, lambda: _page(evaluation, pairs, args.ignore))
+    page = partial(_page, pairs=pairs, ignore=args.ignore)
+    for path, content in ((args.json, to_json), (args.csv, to_csv), (args.html, page)):
+        if path is not None:
+            with atomic(path) as temporary:
+                temporary.write_text(content(evaluation), encoding="utf-8")
     return 0
 
 
@@ -128,12 +132,6 @@ def _size(shape: tuple[int, ...]) -> str:
     return "×".join(map(str, shape)) + " (height × width)"
 
 
-def _check_folders(inputs: list[Path], outputs: list[Path]) -> None:
-    for folder in inputs + [path.parent for path in outputs]:
-        if not folder.is_dir():
-            raise ValueError(f"{folder} is not a folder")
-
-
 def _page(evaluation: Evaluation, pairs: list[Pair], ignore: int | None) -> str:
     by_name = {pair.name: pair for pair in pairs}
     ranked = evaluation.ranked()
@@ -145,9 +143,3 @@ def _page(evaluation: Evaluation, pairs: list[Pair], ignore: int | None) -> str:
         for names in (lowest, highest)
     )
     return to_html(evaluation, worst, best, ignore=ignore)
-
-
-def _write(path: Path | None, content: Callable[[], str]) -> None:
-    if path is not None:
-        with atomic(path) as temporary:
-            temporary.write_text(content(), encoding="utf-8")

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from tqdm import tqdm
 
-from ..arrays import Labels
 from ..drawing.animation import Recorder
 from ..io.files import image_files
 from ..io.images import read_image, read_labels
 from ..labels import UNMARKED
 
 if TYPE_CHECKING:
-    from ..segmentation.result import Segmentation
     from ..segmentation.segmenter import Segmenter
 
 FORMATS = {"png": ".png", "tiff": ".tif"}
@@ -74,7 +73,13 @@ def run(args: argparse.Namespace) -> int:
     waiting = [path for path in images if args.force or not all(each.exists() for each in _outputs(path.stem, args))]
     args.out.mkdir(parents=True, exist_ok=True)
     failures = _segment_all(waiting, args) if waiting else []
-    _report(len(images), len(images) - len(waiting), failures)
+    parts = [f"{len(waiting) - len(failures)} segmented"]
+    if len(waiting) < len(images):
+        parts.append(f"{len(images) - len(waiting)} done before (--force does them again)")
+    parts += [f"{len(failures)} failed"] if failures else []
+    print(", ".join(parts))
+    for line in failures:
+        print(f"failed: {line}", file=sys.stderr)
     return 1 if failures else 0
 
 
@@ -154,7 +159,8 @@ def _segment_one(segmenter: Segmenter, path: Path, args: argparse.Namespace) -> 
     if args.init is not None:
         options["init"] = read_labels(_partner(args.init, path.stem))
     if args.scribbles is not None:
-        options["scribbles"] = _read_scribbles(_partner(args.scribbles, path.stem))
+        marks = read_labels(_partner(args.scribbles, path.stem))
+        options["scribbles"] = np.where((marks < 0) | np.isin(marks, UNMARKED_IN_FILES), UNMARKED, marks)
     if args.regions is None and args.init is None and args.scribbles is None:
         options["regions"] = 2
     if args.iterations is not None:
@@ -163,21 +169,14 @@ def _segment_one(segmenter: Segmenter, path: Path, args: argparse.Namespace) -> 
     result = segmenter.segment(image, callback=recorder, **options)
     if result.vanished:
         tqdm.write(f"{path}: no pixel in region {', '.join(map(str, result.vanished))}", file=sys.stderr)
-    _save(result, recorder, path.stem, args)
-
-
-def _save(result: Segmentation, recorder: Recorder | None, stem: str, args: argparse.Namespace) -> None:
-    for output in _outputs(stem, args):
-        if output.name.endswith(".overlay.png"):
-            result.save_overlay(output)
-        elif output.suffix == ".csv":
-            result.save_statistics(output)
-        elif output.suffix == ".geojson":
-            result.save_polygons(output)
-        elif recorder is not None and output.suffix == ".gif":
-            recorder.save(output, result.labels)
-        else:
-            result.save(output)
+    savers: dict[str, Callable[[Path], None]] = {
+        ".overlay.png": result.save_overlay,
+        ".csv": result.save_statistics,
+        ".geojson": result.save_polygons,
+        ".gif": lambda output: recorder.save(output, result.labels) if recorder else None,
+    }
+    for output in _outputs(path.stem, args):
+        savers.get(output.name.removeprefix(path.stem), result.save)(output)
 
 
 def _partner(path: Path, stem: str) -> Path:
@@ -188,17 +187,3 @@ def _partner(path: Path, stem: str) -> Path:
     if len(found) != 1:
         raise ValueError(f"expected one label map {stem}.png or .tif in {path}, found {len(found)}")
     return found[0]
-
-
-def _read_scribbles(path: Path) -> Labels:
-    marks = read_labels(path)
-    return np.where((marks < 0) | np.isin(marks, UNMARKED_IN_FILES), UNMARKED, marks)
-
-
-def _report(count: int, skipped: int, failures: list[str]) -> None:
-    parts = [f"{count - skipped - len(failures)} segmented"]
-    parts += [f"{skipped} done before (--force does them again)"] if skipped else []
-    parts += [f"{len(failures)} failed"] if failures else []
-    print(", ".join(parts))
-    for line in failures:
-        print(f"failed: {line}", file=sys.stderr)

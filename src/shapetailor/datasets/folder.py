@@ -37,8 +37,13 @@ class FolderDataset(Dataset[Sample]):
         require(folders, f"The dataset {self.root}", LAYOUT, SOURCE)
         images, masks = (image_files(folder) for folder in folders)
         self._images, self._masks = ({path.stem: path for path in paths} for paths in (images, masks))
-        self._unusable = _unpaired(images, self._masks, "masks") + _unpaired(masks, self._images, "images")
-        self._unusable += _repeated(images) + _repeated(masks)
+        self._unusable: list[tuple[Path, str]] = []
+        for paths, partners, where in ((images, self._masks, "masks"), (masks, self._images, "images")):
+            self._unusable += [(path, f"has no partner in {where}/") for path in paths if path.stem not in partners]
+        for paths in (images, masks):
+            count = Counter(path.stem for path in paths)
+            repeated = (path for path in paths if count[path.stem] > 1)
+            self._unusable += [(path, "shares its name with another file") for path in repeated]
         excluded = {path.stem for path, _ in self._unusable}
         self.names = sorted((self._images.keys() & self._masks.keys()) - excluded)
 
@@ -51,9 +56,8 @@ class FolderDataset(Dataset[Sample]):
         image = read_image(image_path)
         mask = consecutive(read_labels(mask_path), self.ignore)
         if mask.shape != image.shape[:2]:
-            raise ValueError(
-                f"{mask_path}: the mask is {_by(mask.shape)}, its image {_by(image.shape)} (height × width)"
-            )
+            sizes = f"{mask.shape[0]}×{mask.shape[1]}, its image {image.shape[0]}×{image.shape[1]}"
+            raise ValueError(f"{mask_path}: the mask is {sizes} (height × width)")
         return Sample(image, (mask,), name)
 
     def problems(self, min_regions: int = 1) -> list[str]:
@@ -76,16 +80,3 @@ class FolderDataset(Dataset[Sample]):
             if regions < min_regions:
                 found.append(f"{self._masks[name]}: has {regions} region(s), at least {min_regions} are needed")
         return found
-
-
-def _unpaired(paths: list[Path], partners: dict[str, Path], where: str) -> list[tuple[Path, str]]:
-    return [(path, f"has no partner in {where}/") for path in paths if path.stem not in partners]
-
-
-def _repeated(paths: list[Path]) -> list[tuple[Path, str]]:
-    count = Counter(path.stem for path in paths)
-    return [(path, "shares its name with another file") for path in paths if count[path.stem] > 1]
-
-
-def _by(shape: tuple[int, ...]) -> str:
-    return f"{shape[0]}×{shape[1]}"

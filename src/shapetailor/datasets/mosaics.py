@@ -183,15 +183,11 @@ def _mode_filter(labels: Labels, regions: int, sigma: float) -> Labels:
     votes = np.stack([ndimage.gaussian_filter((labels == k).astype(float), sigma) for k in range(regions)])
     while True:
         labels = votes.argmax(0)
-        stray = np.stack([_small_pieces(labels == k, 0.01 * labels.size) for k in range(regions)])
-        if not stray.any():
+        pieces = [ndimage.label(labels == k)[0] for k in range(regions)]
+        small = [(np.bincount(each.ravel()) < 0.01 * each.size)[each] & (each > 0) for each in pieces]
+        if not np.any(small):
             return labels
-        votes -= 2 * stray
-
-
-def _small_pieces(mask: Array, area: float) -> Array:
-    pieces, _ = ndimage.label(mask)
-    return mask & (np.bincount(pieces.ravel()) < area)[pieces]
+        votes -= 2 * np.stack(small)
 
 
 def _patch(image: Array, shape: Shape, rng: np.random.Generator) -> Array:

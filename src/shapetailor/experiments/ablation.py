@@ -7,10 +7,10 @@ from dataclasses import replace
 from ..baselines import FitSettings, Method
 from ..baselines.method import DescriptorMethod, count_parameters
 from ..evolution.config import EvolutionConfig
-from ..training.train import TrainConfig, recipe, train
+from ..training.train import recipe, train
 from .context import Context
-from .figures import add_examples, blank, save
-from .results import COLUMNS, PAPER_COLUMNS, Results
+from .figures import Curve, add_curves, add_examples
+from .results import PAPER_COLUMNS, Results, Source
 from .rwtsd import two_regions
 from .suite import Split, entries, fit, given, judge
 
@@ -51,14 +51,21 @@ def run(context: Context) -> Results:
     shown = {}
     for tailored, words in ((False, WHOLE), (True, UPDATED)):
         for name, method in methods.items():
+            assert isinstance(method, DescriptorMethod)
             title = f"{name}, {words}"
             shown[title] = f"{'updated' if tailored else 'whole'}/{name}"
-            variant = _with_evolution(method, tailored)
+            variant = replace(method, settings=replace(method.settings, evolution=EvolutionConfig(tailored=tailored)))
             images = judge(context, shown[title], variant, split.test, given(context, 2))
             results.add(title, images, f"{method.parameters:,} parameters", title)
     results.cite(PAPER)
     results.notes.append("The paper varies its own network (100, 40, 20, 5); ours has other channels and widths.")
-    _curves(context, results)
+    curves = []
+    styles: dict[Source, dict[str, str]] = {"measured": {"marker": "o"}, "paper": {"marker": "s", "linestyle": ":"}}
+    for source, style in styles.items():
+        for words, colour in ((WHOLE, "tab:orange"), (UPDATED, "tab:blue")):
+            rows = {layers: f"ST-DNN ({layers}), {words}" for layers in WIDTHS}
+            curves.append(Curve(f"{words}, {source}", source, rows, {"color": colour, **style}))
+    add_curves(context, results, ("covering", "boundary_f"), curves, "layers.png", xlabel="layers", xticks=list(WIDTHS))
     updated = {title: part for title, part in shown.items() if title.endswith(UPDATED)}
     add_examples(context, results, split.test, updated)
     return results
@@ -66,41 +73,12 @@ def run(context: Context) -> Results:
 
 def _layered(context: Context, split: Split, layers: int) -> Method:
     """Train the network with so many layers, or read it where it is there."""
-    config = _config(context, layers)
-    path = context.folder("models/layers") / f"{layers}.safetensors"
-    net = train(split.train, path, config, resume=True, device=context.device, progress=context.progress)
-    return DescriptorMethod("ST-DNN", count_parameters(net), lambda channels: net, FitSettings(device=context.device))
-
-
-def _config(context: Context, layers: int) -> TrainConfig:
     config = recipe("texture", seed=context.seed)
     network = replace(config.network, widths=WIDTHS[layers])
-    if not context.quick:
-        return replace(config, network=network)
-    small = network.at_resolution(QUICK_SIDE)
-    return replace(config, network=small, size=QUICK_SIDE, steps=10, batch=4, samples=16, validate_every=10)
-
-
-def _with_evolution(method: Method, tailored: bool) -> Method:
-    assert isinstance(method, DescriptorMethod)
-    return replace(method, settings=replace(method.settings, evolution=EvolutionConfig(tailored=tailored)))
-
-
-def _curves(context: Context, results: Results) -> None:
-    """Draw covering and F over the number of layers, ours and the paper's."""
-    drawn = blank(results, 8.0, 3.5)
-    if drawn is None:
-        return
-    panels = drawn.subplots(1, 2)
-    for axes, column in zip(panels, ("covering", "boundary_f"), strict=True):
-        for source, style in (("measured", "-o"), ("paper", ":s")):
-            for words, colour in ((WHOLE, "tab:orange"), (UPDATED, "tab:blue")):
-                rows = {row.method: row.values[column] for row in results.rows if row.source == source}
-                values = [rows[f"ST-DNN ({layers}), {words}"] for layers in WIDTHS]
-                axes.plot(list(WIDTHS), values, style, color=colour, label=f"{words}, {source}", alpha=0.8)
-        axes.set_xlabel("layers")
-        axes.set_ylabel(COLUMNS[column])
-        axes.set_xticks(list(WIDTHS))
-        axes.grid(alpha=0.3)
-    drawn.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
-    save(context, results, drawn, "layers.png")
+    config = replace(config, network=network)
+    if context.quick:
+        small = network.at_resolution(QUICK_SIDE)
+        config = replace(config, network=small, size=QUICK_SIDE, steps=10, batch=4, samples=16, validate_every=10)
+    path = context.file(f"models/layers/{layers}.safetensors")
+    net = train(split.train, path, config, resume=True, device=context.device, progress=context.progress)
+    return DescriptorMethod("ST-DNN", count_parameters(net), lambda channels: net, FitSettings(device=context.device))

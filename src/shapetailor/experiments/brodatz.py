@@ -45,8 +45,7 @@ def _mosaics(context: Context) -> Split:
     counts = (QUICK_TRAIN, QUICK_TEST) if context.quick else (TRAIN, min(TEST, context.limit or TEST))
     parts = []
     for number, (chosen, count) in enumerate(zip(split_textures(len(folder), context.seed), counts, strict=True)):
-        textures = [folder[i] for i in chosen]
-        mosaics = MosaicDataset(textures, count, seed=2 * context.seed + number)
+        mosaics = MosaicDataset([folder[i] for i in chosen], count, seed=2 * context.seed + number)
         parts.append([mosaics[i] for i in range(count)])
     words = f"mosaics of {len(folder)} textures, {counts[0]} to train, {counts[1]} to test, seed {context.seed}"
     return Split(parts[0], parts[1], words)

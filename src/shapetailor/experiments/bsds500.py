@@ -7,8 +7,9 @@ from importlib.util import find_spec
 
 import numpy as np
 from PIL import Image
+from skimage.measure import label as connected_components
 
-from ..arrays import Array, Labels
+from ..arrays import RGB8, Array, Ints, Labels
 from ..baselines import Method
 from ..baselines.method import DescriptorMethod
 from ..datasets import BSDS500, Sample
@@ -18,14 +19,12 @@ from ..io.images import read_labels
 from ..labels import relabel, resize_labels
 from ..metrics import region_benchmark, region_curve
 from ..segmentation.cleanup import remove_small
-from ..segmentation.segmenter import Segmenter
 from .context import Context
-from .dense_crf import dense_crf
 from .figures import add_bars, add_examples
 from .gpb import add_gpb
 from .results import Results
-from .suite import Segment, Split, compare, cut, entries, fit, generated, judge, must_train, trained
-from .variants import variants
+from .suite import Segment, Split, compare, cut, entries, fit, generated, judge, trained
+from .warps import variants
 
 SUMMARY = (
     "BSDS500: images of 256×256, descriptors clustered into 20, regions below 2 % of the image smoothed away by a "
@@ -37,13 +36,9 @@ SUMMARY = (
 REGION = ("covering", "rand_index", "variation_of_information")
 OIS = tuple(f"{name}_ois" for name in REGION)
 PAPER = {"Deeplab-V3": (0.39, 0.72, 1.88), "FCN-Resnet": (0.38, 0.71, 1.98), "ST-DNN (ours)": (0.39, 0.73, 1.80)}
-BESIDE = {
-    "stdnn": "ST-DNN (ours)",
-    "fcn-ce": "FCN-Resnet",
-    "fcn-loss": "FCN-Resnet",
-    "deeplab-ce": "Deeplab-V3",
-    "deeplab-loss": "Deeplab-V3",
-}
+BESIDE = {"stdnn": "ST-DNN (ours)"}
+BESIDE |= dict.fromkeys(("fcn-ce", "fcn-loss"), "FCN-Resnet")
+BESIDE |= dict.fromkeys(("deeplab-ce", "deeplab-loss"), "Deeplab-V3")
 #: Clusters of descriptors, in a quick run, and the share of the image below which a region is small.
 CLUSTERS, QUICK_CLUSTERS, SMALL = 20, 8, 0.02
 #: A quick run takes every third row and column of a test image.
@@ -55,6 +50,8 @@ WITHOUT = ("chan-vese",)
 VARIANTS = 4
 #: Images are resized to this side for training and clustering, but not in a quick run.
 SIDE = 256
+#: The dense CRF: probability that a given label is right, and mean-field iterations (pydensecrf's own example).
+CERTAINTY, ITERATIONS = 0.7, 5
 
 
 def run(context: Context) -> Results:
@@ -71,20 +68,32 @@ def run(context: Context) -> Results:
         add_gpb(context, results, split.test)
     results.cite(PAPER, REGION)
     crf = "a dense CRF" if has_crf else "giving them to their neighbours (pydensecrf2 is not installed)"
+    size = (
+        f"A quick run's images keep their size; otherwise they are resized to {SIDE}×{SIDE}."
+        if context.quick
+        else f"Images are resized to {SIDE}×{SIDE}, as the paper's are for training, and label maps back to be judged. "
+        "Only where the number of regions is chosen images keep their size."
+    )
     results.notes += [
         "Covering pools all images and annotators, as the benchmark's own code does. One segmentation an image has no "
         "scale to choose, so that OIS is for contour maps only. F is the images' mean, of contour maps the ODS.",
-        f"Regions below {SMALL:.0%} are smoothed by {crf}. {_size(context)}",
+        f"Regions below {SMALL:.0%} are smoothed by {crf}. {size}",
         "The variation of information is in bits, as in the benchmark's code. The paper names no unit; 1.80 nats would "
         "be 2.60 bits.",
     ]
-    if must_train(context):
+    if _must_train(context):
         results.notes.append(
             f"A training image is used in {VARIANTS} of its 40 rotations and scales, drawn at random with an annotator."
         )
     add_bars(context, results, REGION)
     add_examples(context, results, split.test, shown)
     return results
+
+
+def _must_train(context: Context) -> bool:
+    """Whether any method that takes part is trained here."""
+    names = set(context.methods or context.baselines) - ({"stdnn"} if context.model else set())
+    return any(context.baselines[name].learns for name in names)
 
 
 def _split(context: Context) -> Split:
@@ -96,19 +105,19 @@ def _split(context: Context) -> Split:
     pool = [(source, index) for source in sources for index in range(len(source))]
     test_set = BSDS500(context.data, testing)
     train, test = cut(context, range(len(pool)), range(len(test_set)))
-    chosen = train if must_train(context) else []
-    pictures = variants((pool[i][0][pool[i][1]] for i in chosen), VARIANTS, SIDE, context.seed)
+    chosen = [pool[i] for i in train] if _must_train(context) else []
+    pictures = variants((source[index] for source, index in chosen), VARIANTS, SIDE, context.seed)
     source = f"trained on {len(chosen)} images of {' and '.join(training)}" if chosen else "nothing trained here"
     words = f"BSDS500, {source}, tested on {len(test)} of {len(test_set)} images of {testing}"
     if not full:
         words += " (the test split is not there)"
-    step = QUICK_STEP if context.quick and context.gpb is None else 1  # contour maps have the images' full size
-    return Split(pictures, [_thinned(test_set[i], step) for i in test], words)
-
-
-def _thinned(sample: Sample, step: int) -> Sample:
-    """Every so many rows and columns."""
-    return Sample(sample.image[::step, ::step], tuple(each[::step, ::step] for each in sample.truths), sample.name)
+    # Contour maps have the images' full size.
+    every = slice(None, None, QUICK_STEP if context.quick and context.gpb is None else 1)
+    tested = [
+        Sample(each.image[every, every], tuple(truth[every, every] for truth in each.truths), each.name)
+        for each in map(test_set.__getitem__, test)
+    ]
+    return Split(pictures, tested, words)
 
 
 def clusters_then_evolution(
@@ -118,11 +127,13 @@ def clusters_then_evolution(
     count = clusters or (QUICK_CLUSTERS if context.quick else CLUSTERS)
 
     def segment(method: Method, sample: Sample) -> Labels:
-        image = sample.image if context.quick else _square(sample.image)
+        image = sample.image
+        if not context.quick:
+            image = np.array(Image.fromarray(as_rgb8(image)).resize((SIDE, SIDE), Image.Resampling.BICUBIC))
         if not isinstance(method, DescriptorMethod):
             found = smooth(method.segment(image, count, context.seed), image)
         else:
-            segmenter, settings = _segmenter(method, image), method.settings
+            segmenter, settings = method.segmenter(image), method.settings
             still = EvolutionConfig(iterations=0)
             start = segmenter.segment(
                 image, count, start=settings.start, evolution=still, min_share=0.0, seed=context.seed
@@ -135,55 +146,22 @@ def clusters_then_evolution(
     return segment
 
 
-def _square(image: Array) -> Array:
-    """Resize an image to a square of the training size."""
-    return np.array(Image.fromarray(as_rgb8(image)).resize((SIDE, SIDE), Image.Resampling.BICUBIC))
-
-
-def _size(context: Context) -> str:
-    """Say at what size images are segmented."""
-    if context.quick:
-        return f"A quick run's images keep their size; otherwise they are resized to {SIDE}×{SIDE}."
-    return (
-        f"Images are resized to {SIDE}×{SIDE}, as the paper's are for training, and label maps back to be judged. "
-        "Only where the number of regions is chosen images keep their size."
-    )
-
-
 def _automatic(context: Context, results: Results, split: Split) -> dict[str, str]:
     """Add the row of ST-DNN with the number of regions chosen by the segmenter."""
+
+    def segment(method: Method, sample: Sample) -> Labels:
+        assert isinstance(method, DescriptorMethod)
+        return method.segmenter(sample.image).segment(sample.image, "auto", seed=context.seed).labels
+
     shown = {}
     for entry in entries(context, Results("", "", (), "")):
         if entry.start == "ncut":
             method = fit(context, entry, "all", split.train)
             title, part = f"{method.title}, regions chosen", "auto/stdnn"
-            images = judge(context, part, method, split.test, _chosen_count(context))
+            images = judge(context, part, method, split.test, segment)
             results.add(title, images, trained(context, entry, split.train), BESIDE["stdnn"])
             shown[title] = part
     return shown
-
-
-def _chosen_count(context: Context) -> Segment:
-    def segment(method: Method, sample: Sample) -> Labels:
-        assert isinstance(method, DescriptorMethod)
-        return _segmenter(method, sample.image).segment(sample.image, "auto", seed=context.seed).labels
-
-    return segment
-
-
-def _segmenter(method: DescriptorMethod, image: Array) -> Segmenter:
-    channels = 1 if image.ndim == 2 else image.shape[2]
-    return Segmenter(method.describer(channels), method.settings.device)
-
-
-def smooth_by_crf(labels: Labels, image: Array) -> Labels:
-    """Remove small components by a dense CRF; regions are numbered from 0."""
-    return relabel(dense_crf(labels, as_rgb8(image), SMALL))[0]
-
-
-def smooth_by_neighbours(labels: Labels, image: Array) -> Labels:
-    """Give small components to their neighbours; regions are numbered from 0."""
-    return relabel(remove_small(labels, SMALL)[0])[0]
 
 
 def _pool(context: Context, results: Results, samples: Sequence[Sample], shown: dict[str, str]) -> None:
@@ -192,3 +170,47 @@ def _pool(context: Context, results: Results, samples: Sequence[Sample], shown: 
         maps = (read_labels(context.out / "labels" / shown[row.method] / f"{each.name}.png") for each in samples)
         curves = [region_curve([labels], list(each.truths)) for labels, each in zip(maps, samples, strict=True)]
         row.values["covering"] = region_benchmark(curves, [1.0]).covering.ods
+
+
+def smooth_by_neighbours(labels: Labels, image: Array) -> Labels:
+    """Give small components to their neighbours; regions are numbered from 0."""
+    return relabel(remove_small(labels, SMALL)[0])[0]
+
+
+def smooth_by_crf(labels: Labels, image: Array) -> Labels:
+    """Remove small components by a dense CRF; regions are numbered from 0."""
+    return relabel(dense_crf(labels, as_rgb8(image), SMALL))[0]
+
+
+def dense_crf(labels: Ints, image: RGB8, min_share: float) -> Ints:
+    """Let a dense CRF [1]_ decide about connected components below a share of the image, and smooth the boundaries.
+
+    By the optional `pydensecrf2`, with the settings of that library's example [2]_. Pixels of small components are
+    unknown: they may become any region that has a large component. The others may change as well. Components that are
+    small even then go the way of `remove_small`. `labels` must not be negative.
+
+    References
+    ----------
+    .. [1] P. Krähenbühl and V. Koltun, "Efficient inference in fully connected CRFs with Gaussian edge potentials",
+       NIPS 2011.
+    .. [2] github.com/lucasb-eyer/pydensecrf, `examples/inference.py`.
+    """
+    from pydensecrf.densecrf import DenseCRF2D
+
+    components = connected_components(labels, background=-1, connectivity=1)
+    unknown = np.bincount(components.ravel())[components] < min_share * labels.size
+    known = np.unique(labels[~unknown])
+    count = len(known)
+    if count < 2:
+        return remove_small(labels, min_share)[0]
+    probability = np.full((count, labels.size), 1.0 / count, dtype=np.float32)
+    sure = np.flatnonzero(~unknown)
+    probability[:, sure] = (1 - CERTAINTY) / (count - 1)
+    probability[np.searchsorted(known, labels[~unknown]), sure] = CERTAINTY
+    field = DenseCRF2D(labels.shape[1], labels.shape[0], count)
+    field.setUnaryEnergy(-np.log(probability))
+    field.addPairwiseGaussian(sxy=3, compat=3)
+    # A copy: the library refuses read-only arrays.
+    field.addPairwiseBilateral(sxy=80, srgb=13, rgbim=image.copy(order="C"), compat=10)
+    decided = known[np.argmax(field.inference(ITERATIONS), axis=0)].reshape(labels.shape)
+    return remove_small(decided, min_share)[0]

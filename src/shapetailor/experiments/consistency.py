@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from zlib import crc32
@@ -10,13 +10,14 @@ from zlib import crc32
 import numpy as np
 from tqdm import tqdm
 
-from ..arrays import RGB8, Array, Labels
+from ..arrays import Array, Labels
 from ..baselines import Method
 from ..datasets import Sample
-from ..drawing.overlay import overlay
+from ..drawing.overlay import as_rgb8, overlay
 from ..evaluate.evaluation import measure
 from ..metrics import align_labels
 from .context import Context
+from .figures import add_sheet
 from .results import Results
 from .suite import Split, entries, fit, trained
 from .warps import Warp
@@ -41,11 +42,6 @@ class Trial:
         """I∘w."""
         return self.warp.image(self.sample.image)
 
-    @property
-    def regions(self) -> int:
-        """Number of regions of the truth."""
-        return int(max(truth.max() for truth in self.sample.truths)) + 1
-
 
 @dataclass(frozen=True)
 class Participant:
@@ -54,43 +50,43 @@ class Participant:
     method: Method
     key: str
     title: str
-    note: str
-    baseline: str
 
     def labels(self, context: Context, trial: Trial) -> tuple[Labels, Labels]:
         """S[I]∘w and S[I∘w], each computed once."""
-        name, regions = trial.sample.name, trial.regions
-        plain = context.remember_labels(
-            f"{self.key}/plain/{name}", lambda: self.method.segment(trial.sample.image, regions, context.seed)
-        )
-        warped = context.remember_labels(
-            f"{self.key}/{trial.key}/{name}", lambda: self.method.segment(trial.image, regions, context.seed)
-        )
-        return trial.warp.labels(plain), warped
+        regions = int(max(truth.max() for truth in trial.sample.truths)) + 1
+
+        def segmented(part: str, image: Array) -> Labels:
+            key = f"{self.key}/{part}/{trial.sample.name}"
+            return context.remember_labels(key, lambda: self.method.segment(image, regions, context.seed))
+
+        return trial.warp.labels(segmented("plain", trial.sample.image)), segmented(trial.key, trial.image)
 
 
-def participants(context: Context, results: Results, split: Split) -> list[Participant]:
-    """Fit the methods that take part; ST-DNN is the shipped model unless another is named."""
+def compare_orders(
+    context: Context, results: Results, split: Split, trials: Mapping[str, Sequence[Trial]], beside: Mapping[str, str]
+) -> list[Participant]:
+    """Append a row for each method and each kind of trials, whose key is added to the title; return the methods.
+
+    ST-DNN is the shipped model unless another is named. `beside` maps a baseline's name to the paper's row.
+    """
     asked = replace(context, methods=context.methods or METHODS, model=context.model or MODEL)
-    found = []
+    methods = []
     for entry in entries(asked, results):
         method, note = fit(asked, entry, "all", split.train), trained(asked, entry, split.train)
-        found.append(Participant(method, entry.key, entry.title(method), note, entry.baseline.name))
-    return found
-
-
-def add_row(
-    context: Context, results: Results, who: Participant, trials: Sequence[Trial], *, beside: str, suffix: str = ""
-) -> None:
-    """Run trials, one an image, and append their means; measures against the truth go to `results.images`."""
-    consistency, accuracy = {}, {}
-    for trial in tqdm(trials, desc=who.key + suffix, unit="image", disable=not context.progress):
-        name = trial.sample.name
-        record = context.remember(f"{who.key}/{trial.key}/{name}", partial(_judge, context, who, trial))
-        consistency[name], accuracy[name] = record["consistency"], record["accuracy"]
-    row = results.add(who.title + suffix, consistency, who.note, beside)
-    row.values[ACCURACY] = float(np.mean([scores["covering"] for scores in accuracy.values()]))
-    results.images[f"{who.title}{suffix}, against the truth"] = accuracy
+        who = Participant(method, entry.key, entry.title(method))
+        methods.append(who)
+        for suffix, group in trials.items():
+            found = {}
+            for trial in tqdm(group, desc=who.key + suffix, unit="image", disable=not context.progress):
+                key = f"{who.key}/{trial.key}/{trial.sample.name}"
+                found[trial.sample.name] = context.remember(key, partial(_judge, context, who, trial))
+            consistency, accuracy = (
+                {name: each[kind] for name, each in found.items()} for kind in ("consistency", "accuracy")
+            )
+            row = results.add(who.title + suffix, consistency, note, beside.get(entry.baseline.name, "") + suffix)
+            row.values[ACCURACY] = float(np.mean([scores["covering"] for scores in accuracy.values()]))
+            results.images[f"{who.title}{suffix}, against the truth"] = accuracy
+    return methods
 
 
 def _judge(context: Context, who: Participant, trial: Trial) -> dict[str, dict[str, float]]:
@@ -99,13 +95,22 @@ def _judge(context: Context, who: Participant, trial: Trial) -> dict[str, dict[s
     return {"consistency": measure(found, [expected]), "accuracy": measure(found, truths, ignore=-1)}
 
 
-def pair_of_pictures(context: Context, who: Participant, trial: Trial) -> tuple[RGB8, RGB8]:
-    """Draw S[I]∘w and S[I∘w] over the warped image, in the colours of the paired true regions."""
-    truth = trial.warp.labels(trial.sample.truths[0])
-    first, second = (
-        overlay(trial.image, align_labels(labels, truth, ignore=-1)[0]) for labels in who.labels(context, trial)
-    )
-    return first, second
+def add_grid(
+    context: Context,
+    results: Results,
+    trials: Sequence[Trial],
+    methods: Sequence[Participant],
+    head: str,
+    orders: Sequence[str],
+) -> None:
+    """Draw S[I]∘w and S[I∘w], or only the latter if `orders` names one, in the colours of the paired true regions."""
+    rows = []
+    for trial in trials:
+        truth = trial.warp.labels(trial.sample.truths[0])
+        maps = [labels for who in methods for labels in who.labels(context, trial)[-len(orders) :]]
+        cells = [overlay(trial.image, align_labels(labels, truth, ignore=-1)[0]) for labels in maps]
+        rows.append([as_rgb8(trial.sample.image), as_rgb8(trial.image), *cells])
+    add_sheet(context, results, ["image", head, *(who.title + order for who in methods for order in orders)], rows)
 
 
 def generator(context: Context, sample: Sample, number: int = 0) -> np.random.Generator:

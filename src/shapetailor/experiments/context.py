@@ -23,39 +23,30 @@ Item = TypeVar("Item")
 class Context:
     """What the user asked for."""
 
-    #: The dataset's folder; without it (`quick` only) generated mosaics.
-    data: Path | None
+    data: Path | None  #: the dataset's folder; without it (`quick` only) generated mosaics
     out: Path
-    #: Few images, few training steps.
-    quick: bool = False
-    #: Name or path of an ST-DNN to use instead of training one.
-    model: str | None = None
+    quick: bool = False  #: few images, few training steps
+    model: str | None = None  #: name or path of an ST-DNN to use instead of training one
     seed: int = 0
     device: str = "cpu"
-    #: Names of the methods to run; None is all.
-    methods: tuple[str, ...] | None = None
-    #: Folder of pretrained weights for the convolutional networks.
-    weights: Path | None = None
+    methods: tuple[str, ...] | None = None  #: names of the methods to run; None is all
+    weights: Path | None = None  #: folder of pretrained weights for the convolutional networks
     progress: bool = True
-    #: Test on the first so many images only.
-    limit: int | None = None
-    #: rwtsd: number of folds of the cross-validation; file with a training image's name on each line.
-    folds: int | None = None
-    split: Path | None = None
-    #: bsds500: folder with gPb's contour maps.
-    gpb: Path | None = None
-    #: Methods that can take part, by name.
-    baselines: Mapping[str, Baseline] = field(default_factory=lambda: BASELINES)
+    limit: int | None = None  #: test on the first so many images only
+    folds: int | None = None  #: rwtsd: number of folds of the cross-validation
+    split: Path | None = None  #: rwtsd: file with a training image's name on each line
+    gpb: Path | None = None  #: bsds500: folder with gPb's contour maps
+    baselines: Mapping[str, Baseline] = field(default_factory=lambda: BASELINES)  #: that can take part, by name
 
-    def folder(self, name: str) -> Path:
-        """Return the folder ``out/name``, made if need be."""
+    def file(self, name: str) -> Path:
+        """Return the path ``out/name``, in a folder that is made if need be."""
         path = self.out / name
-        path.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
     def remember(self, key: str, compute: Callable[[], Any]) -> Any:
         """Return the JSON value in ``out/parts/KEY.json``, computed only if that file is missing."""
-        path = self._part("parts", key, ".json")
+        path = self.file(f"parts/{key}.json")
         if not path.exists():
             text = json.dumps(compute())
             with atomic(path) as temporary:
@@ -64,7 +55,7 @@ class Context:
 
     def remember_labels(self, key: str, compute: Callable[[], Labels]) -> Labels:
         """Return the label map in ``out/labels/KEY.png``, computed only if that file is missing."""
-        path = self._part("labels", key, ".png")
+        path = self.file(f"labels/{key}.png")
         if not path.exists():
             write_labels(path, compute())
         return read_labels(path)
@@ -74,8 +65,3 @@ class Context:
         if self.progress and not sys.stderr.isatty():
             print(f"{what}: {len(items)} images", file=sys.stderr, flush=True)
         yield from tqdm(items, desc=what, unit="image", disable=not (self.progress and sys.stderr.isatty()))
-
-    def _part(self, folder: str, key: str, suffix: str) -> Path:
-        path = self.out / folder / f"{key}{suffix}"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import chain
-
 import numpy as np
 
-from ..arrays import Box
 from ..datasets import Sample
-from ..drawing.overlay import as_rgb8
 from ..labels import largest_rectangle
-from .consistency import COLUMNS, Participant, Trial, add_row, generator, pair_of_pictures, participants
+from .consistency import COLUMNS, Trial, add_grid, compare_orders, generator
 from .context import Context
-from .figures import MOST, add_bars, add_sheet
+from .figures import MOST, add_bars
 from .results import Results
 from .rwtsd import two_regions
-from .warps import Warp, rotation
+from .warps import rotation
 
 SUMMARY = (
     "Each test image is turned by a multiple of 30° and cropped to a random rectangle that shows only its pixels: is "
@@ -39,9 +34,7 @@ def run(context: Context) -> Results:
     split = two_regions(context)
     results = Results("Covariance to rotation and translation", "tab:invariance", COLUMNS, split.words)
     trials = [turned(context, sample) for sample in split.test]
-    methods = participants(context, results, split)
-    for who in methods:
-        add_row(context, results, who, trials, beside=BESIDE.get(who.baseline, ""))
+    methods = compare_orders(context, results, split, {"": trials}, BESIDE)
     results.cite(PAPER, ("covering", "rand_index"))
     results.notes += [
         "Turned by kπ/6, k = 1…6, at random; the paper's list has 3π/2 where the series has 3π/6. Then cropped to a "
@@ -51,39 +44,21 @@ def run(context: Context) -> Results:
         "A method that finds the same wrong regions in both orders is covariant: the last column is the accuracy.",
     ]
     add_bars(context, results, ("covering", "rand_index"))
-    _add_grid(context, results, trials, methods)
+    orders = (": turned last", ": turned first")
+    add_grid(context, results, trials[:MOST], methods, "turned and cropped", orders)
     return results
 
 
 def turned(context: Context, sample: Sample) -> Trial:
     """Draw an angle and a rectangle of the turned image, again until all regions are seen there."""
-    rng = generator(context, sample)
+    rng, truth = generator(context, sample), sample.truths[0]
     for _ in range(DRAWS):
-        full = rotation(sample.truths[0].shape, float(rng.choice(ANGLES)))
-        warp = full.crop(_within(largest_rectangle(full.valid), rng))
-        if _smallest_region(warp, sample) >= SMALLEST:
+        full = rotation(truth.shape, float(rng.choice(ANGLES)))
+        room = largest_rectangle(full.valid)
+        sides = [max(1, round(SHARE * (part.stop - part.start))) for part in room]
+        y, x = (int(rng.integers(part.start, part.stop - side + 1)) for part, side in zip(room, sides, strict=True))
+        warp = full.crop((slice(y, y + sides[0]), slice(x, x + sides[1])))
+        seen = warp.labels(truth)
+        if min(float((seen == region).mean()) for region in range(int(truth.max()) + 1)) >= SMALLEST:
             break
     return Trial(sample, warp, "turned")
-
-
-def _within(room: Box, rng: np.random.Generator) -> Box:
-    """A rectangle of `SHARE` of the room's sides, anywhere in it."""
-    sides = [max(1, round(SHARE * (part.stop - part.start))) for part in room]
-    first = [int(rng.integers(part.start, part.stop - side + 1)) for part, side in zip(room, sides, strict=True)]
-    return slice(first[0], first[0] + sides[0]), slice(first[1], first[1] + sides[1])
-
-
-def _smallest_region(warp: Warp, sample: Sample) -> float:
-    """The smallest share of the warped image that a region of the first truth has."""
-    labels = warp.labels(sample.truths[0])
-    return min(float((labels == region).mean()) for region in range(int(sample.truths[0].max()) + 1))
-
-
-def _add_grid(context: Context, results: Results, trials: Sequence[Trial], methods: Sequence[Participant]) -> None:
-    orders = ("turned last", "turned first")
-    heads = ["image", "turned and cropped", *(f"{who.title}: {order}" for who in methods for order in orders)]
-    rows = []
-    for trial in trials[:MOST]:
-        pairs = (pair_of_pictures(context, who, trial) for who in methods)
-        rows.append([as_rgb8(trial.sample.image), as_rgb8(trial.image), *chain.from_iterable(pairs)])
-    add_sheet(context, results, heads, rows)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -15,10 +15,19 @@ from ..io.files import atomic
 from ..io.images import read_labels, write_image
 from ..metrics import align_labels
 from .context import Context
-from .results import COLUMNS, Results, as_text
+from .results import COLUMNS, Results, Source, as_text
 
 #: Pixels of a cell, of the gap between cells, of the head; and rows at most.
 SIDE, GAP, HEAD, MOST = 160, 6, 44, 6
+
+
+class Curve(NamedTuple):
+    """A line in a diagram: through the rows of a table, by their place on the horizontal axis."""
+
+    label: str
+    source: Source  #: of the rows
+    rows: Mapping[int, str]
+    style: Mapping[str, str]
 
 
 def add_examples(
@@ -36,11 +45,7 @@ def add_examples(
 
 
 def add_sheet(
-    context: Context,
-    results: Results,
-    heads: Sequence[str],
-    rows: Sequence[Sequence[RGB8]],
-    name: str = "examples.png",
+    context: Context, results: Results, heads: Sequence[str], rows: Sequence[Sequence[RGB8]], name: str = "examples.png"
 ) -> None:
     """Write images as a table with a head, and list the file in `results`."""
     write_image(context.out / name, sheet(heads, rows))
@@ -76,20 +81,19 @@ def _wrapped(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont) -> s
     return "\n".join(lines).strip()
 
 
-def blank(results: Results, width: float, height: float) -> Any | None:
-    """Return an empty matplotlib figure; without matplotlib None, and a note in `results`."""
+def _add_diagram(
+    context: Context, results: Results, name: str, size: tuple[float, float], draw: Callable[[Any], None]
+) -> None:
+    """Write a matplotlib figure, and list the file in `results`; without matplotlib there is a note instead."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         results.notes.append("No diagram: matplotlib is not installed (pip install shapetailor[plots]).")
-        return None
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def save(context: Context, results: Results, drawn: Any, name: str) -> None:
-    """Write a matplotlib figure, and list the file in `results`."""
+        return
+    figure = Figure(figsize=size, layout="constrained")
+    draw(figure)
     with atomic(context.out / name) as temporary:
-        drawn.savefig(temporary, dpi=120)
+        figure.savefig(temporary, dpi=120)
     results.pictures.append(name)
 
 
@@ -97,22 +101,42 @@ def add_bars(
     context: Context, results: Results, columns: Sequence[str], name: str = "scores.png", log: bool = False
 ) -> None:
     """Draw a bar for each row, a panel for each column: measured ones in blue, the paper's in gray."""
-    drawn = blank(results, 2.6 + 2.6 * len(columns), 1.2 + 0.27 * len(results.rows))
-    if drawn is None:
-        return
-    panels = drawn.subplots(1, len(columns), sharey=True, squeeze=False)[0]
     names = [f"{row.method} (paper)" if row.source == "paper" else row.method for row in results.rows]
     colours = ["tab:blue" if row.source == "measured" else "lightgray" for row in results.rows]
-    for axes, column in zip(panels, columns, strict=True):
-        values = [row.values.get(column, float("nan")) for row in results.rows]
-        bars = axes.barh(range(len(names)), values, color=colours)
-        axes.bar_label(bars, [as_text(value, digits=2) for value in values], padding=2, fontsize=7)
-        axes.set_title(COLUMNS.get(column, column), fontsize=9)
-        axes.margins(x=0.18, y=0.01)
-        axes.tick_params(labelsize=8)
-        if log:
-            axes.set_xscale("log")
-            axes.set_xlim(1, 1000 * max(values))  # room for the figures
-    panels[0].set_yticks(range(len(names)), names)
-    panels[0].invert_yaxis()
-    save(context, results, drawn, name)
+
+    def draw(figure: Any) -> None:
+        panels = figure.subplots(1, len(columns), sharey=True, squeeze=False)[0]
+        for axes, column in zip(panels, columns, strict=True):
+            values = [row.values.get(column, float("nan")) for row in results.rows]
+            bars = axes.barh(range(len(names)), values, color=colours)
+            axes.bar_label(bars, [as_text(value, digits=2) for value in values], padding=2, fontsize=7)
+            axes.set_title(COLUMNS.get(column, column), fontsize=9)
+            axes.margins(x=0.18, y=0.01)
+            axes.tick_params(labelsize=8)
+            if log:
+                axes.set_xscale("log")
+                axes.set_xlim(1, 1000 * max(values))  # room for the figures
+        panels[0].set_yticks(range(len(names)), names)
+        panels[0].invert_yaxis()
+
+    _add_diagram(context, results, name, (2.6 + 2.6 * len(columns), 1.2 + 0.27 * len(names)), draw)
+
+
+def add_curves(
+    context: Context, results: Results, columns: Sequence[str], curves: Sequence[Curve], name: str, **axes: Any
+) -> None:
+    """Draw curves, a panel for each column; `axes` are properties of the panels."""
+    values = {(row.source, row.method): row.values for row in results.rows}
+
+    def draw(figure: Any) -> None:
+        panels = figure.subplots(1, len(columns))
+        for panel, column in zip(panels, columns, strict=True):
+            for curve in curves:
+                points = {x: values[curve.source, row].get(column, np.nan) for x, row in curve.rows.items()}
+                panel.plot(list(points), list(points.values()), label=curve.label, **curve.style)
+            panel.set(title=COLUMNS.get(column, column), **axes)
+            panel.title.set_fontsize(10)
+            panel.grid(alpha=0.3)
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=9)
+
+    _add_diagram(context, results, name, (4.0 * len(columns), 3.8), draw)

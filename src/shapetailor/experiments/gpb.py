@@ -14,7 +14,7 @@ from .. import metrics
 from ..arrays import Array
 from ..datasets import Sample
 from ..io.images import read_image
-from ..metrics.region_benchmark import RegionCurve
+from ..metrics.benchmark import RegionCurve
 from .context import Context
 from .results import Results, TableRow
 
@@ -25,48 +25,36 @@ REGIONS, BOUNDARIES, QUICK = 99, 19, 5
 def add_gpb(context: Context, results: Results, samples: Sequence[Sample]) -> None:
     """Add the row of gPb-owt-ucm: ID.mat files with `ucm2`, or ID.png of boundary strengths (contour F only)."""
     assert context.gpb is not None
-    files = {sample.name: _file(context.gpb, sample.name) for sample in samples}
-    levels = [metrics.benchmark_thresholds(QUICK if context.quick else count) for count in (REGIONS, BOUNDARIES)]
+    files = {}
+    for sample in samples:
+        found = [path for path in (context.gpb / f"{sample.name}{end}" for end in (".mat", ".png")) if path.exists()]
+        if not found:
+            raise FileNotFoundError(f"gpb: {context.gpb} has neither {sample.name}.mat nor {sample.name}.png")
+        files[sample.name] = found[0]
+    regions, boundaries = (metrics.benchmark_thresholds(QUICK if context.quick else n) for n in (REGIONS, BOUNDARIES))
     records = []
     for sample in context.watch(samples, "gpb"):
-        path = files[sample.name]
-        records.append(context.remember(f"gpb/{sample.name}", partial(_scores, sample, path, *levels)))
-    boundary = metrics.boundary_benchmark([np.array(each["boundary"]) for each in records], levels[1])
-    values = {"boundary_f": boundary.ods.f}
+        scores = partial(_scores, sample, files[sample.name], regions, boundaries)
+        records.append(context.remember(f"gpb/{sample.name}", scores))
+    counts = [np.array(each["boundary"]) for each in records]
+    values = {"boundary_f": metrics.boundary_benchmark(counts, boundaries).ods.f}
     if all(each["region"] for each in records):
-        values |= _region_values(records, levels[0])
-    note = f"{len(levels[0])} thresholds for regions, {len(levels[1])} for contours"
+        fields: list[dict[str, Any]] = [{key: np.array(x) for key, x in each["region"].items()} for each in records]
+        benchmark = metrics.region_benchmark([RegionCurve(**each) for each in fields], regions)
+        for name in ("covering", "rand_index", "variation_of_information"):
+            optimum = getattr(benchmark, name)
+            values |= {name: float(optimum.ods), f"{name}_ois": float(optimum.ois)}
+    note = f"{len(regions)} thresholds for regions, {len(boundaries)} for contours"
     results.rows.append(TableRow("gPb-owt-ucm, published maps", values, "measured", note))
 
 
-def _region_values(records: Sequence[dict[str, Any]], levels: Array) -> dict[str, float]:
-    curves = [_curve(each["region"]) for each in records]
-    found = metrics.region_benchmark(curves, levels)
-    return {
-        f"{name}{scale}": getattr(getattr(found, name), "ois" if scale else "ods")
-        for name in ("covering", "rand_index", "variation_of_information")
-        for scale in ("", "_ois")
-    }
-
-
-def _curve(record: dict[str, Any]) -> RegionCurve:
-    fields: dict[str, Any] = {key: np.array(x) if isinstance(x, list) else x for key, x in record.items()}
-    return RegionCurve(**fields)
-
-
-def _file(folder: Path, name: str) -> Path:
-    for path in (folder / f"{name}.mat", folder / f"{name}.png"):
-        if path.exists():
-            return path
-    raise FileNotFoundError(f"gpb: {folder} has neither {name}.mat nor {name}.png")
-
-
 def _scores(sample: Sample, path: Path, regions: Array, boundaries: Array) -> dict[str, Any]:
+    """Return the fields of the `RegionCurve` (None for boundary strengths) and the counts of boundary pixels."""
     region: dict[str, Any] | None = None
     if path.suffix == ".mat":
         ucm = np.asarray(scipy.io.loadmat(path)["ucm2"], dtype=np.float64)
         curve = metrics.region_curve(metrics.ucm_segmentations(ucm, regions), list(sample.truths))
-        region = {key: x.tolist() if isinstance(x, np.ndarray) else x for key, x in curve._asdict().items()}
+        region = {key: np.asarray(x).tolist() for key, x in curve._asdict().items()}
         strength = metrics.ucm_strength(ucm)
     else:
         image = read_image(path).astype(np.float64)

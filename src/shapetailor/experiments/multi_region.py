@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..arrays import Labels
@@ -11,7 +13,7 @@ from ..evolution.config import EvolutionConfig
 from .context import Context
 from .figures import add_bars, add_examples
 from .results import Results
-from .suite import Segment, Split, compare, cut, generated, given
+from .suite import Split, compare, cut, generated, given
 
 SUMMARY = (
     "The synthetic multi-region set: trained on 200 images, descriptors clustered into K=4, then 20 iterations; the "
@@ -21,13 +23,9 @@ SUMMARY = (
 )
 COLUMNS = ("voc_true", "voc_predicted", "covering", "rand_index", "variation_of_information", "adjusted_rand")
 PAPER = {"Deeplab-v3": (0.41,), "FCN-resnet101": (0.43,), "ST-DNN (ours)": (0.45,)}
-BESIDE = {
-    "stdnn": "ST-DNN (ours)",
-    "fcn-ce": "FCN-resnet101",
-    "fcn-loss": "FCN-resnet101",
-    "deeplab-ce": "Deeplab-v3",
-    "deeplab-loss": "Deeplab-v3",
-}
+BESIDE = {"stdnn": "ST-DNN (ours)"}
+BESIDE |= dict.fromkeys(("fcn-ce", "fcn-loss"), "FCN-resnet101")
+BESIDE |= dict.fromkeys(("deeplab-ce", "deeplab-loss"), "Deeplab-v3")
 CLUSTERS, TRAIN = 4, 200
 EVOLUTION = EvolutionConfig(iterations=20)
 #: Cannot do more than two regions.
@@ -38,22 +36,14 @@ def run(context: Context) -> Results:
     """Measure all methods with K=4 and with the true number of regions."""
     split = _split(context)
     results = Results("Synthetic multi-region textures", "tab:results_mul_region (right)", COLUMNS, split.words)
-    variants: dict[str, tuple[str, Segment]] = {
-        "four": (f", K={CLUSTERS}", given(context, CLUSTERS)),
-        "true": (", true K", _true_count(context)),
-    }
-    for part, (suffix, segment) in variants.items():
-        shown = compare(
-            context,
-            results,
-            split,
-            segment,
-            part,
-            beside=BESIDE if part == "four" else {},
-            suffix=suffix,
-            without=WITHOUT,
-            evolution=EVOLUTION,
-        )
+
+    def true_count(method: Method, sample: Sample) -> Labels:
+        return method.segment(sample.image, len(np.unique(sample.truths[0])), context.seed)
+
+    four = (f", K={CLUSTERS}", given(context, CLUSTERS), BESIDE)
+    for part, (suffix, segment, beside) in {"four": four, "true": (", true K", true_count, {})}.items():
+        options: dict[str, Any] = {"suffix": suffix, "without": WITHOUT, "evolution": EVOLUTION}
+        shown = compare(context, results, split, segment, part, beside=beside, **options)
         add_examples(context, results, split.test, shown, f"examples-{part}.png")
     results.cite(PAPER, ("voc_true",))
     results.notes.append(
@@ -62,13 +52,6 @@ def run(context: Context) -> Results:
     )
     add_bars(context, results, ("voc_true", "voc_predicted", "covering"))
     return results
-
-
-def _true_count(context: Context) -> Segment:
-    def segment(method: Method, sample: Sample) -> Labels:
-        return method.segment(sample.image, len(np.unique(sample.truths[0])), context.seed)
-
-    return segment
 
 
 def _split(context: Context) -> Split:

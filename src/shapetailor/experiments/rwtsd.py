@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -76,31 +77,36 @@ def two_regions(context: Context) -> Split:
     if context.data is None:
         return generated(context)
     dataset = RWTSD(context.data)
-    train, test = _named(dataset, context) if context.split else halves(len(dataset), context.seed)
+    if context.split:
+        how, (train, test) = f"split by {context.split.name}", _named(dataset, context.split)
+    else:
+        how, (train, test) = f"split at random, seed {context.seed}", halves(len(dataset), context.seed)
     train, test = cut(context, train, test)
-    how = f"split by {context.split.name}" if context.split else f"split at random, seed {context.seed}"
     words = f"RWTSD, {len(dataset)} images there, {len(train)} to train, {len(test)} to test, {how}"
     return Split([dataset[i] for i in train], [dataset[i] for i in test], words)
 
 
-def _named(dataset: RWTSD, context: Context) -> tuple[list[int], list[int]]:
+def _named(dataset: RWTSD, split: Path) -> tuple[list[int], list[int]]:
     """The images that the split file names, and the others."""
-    assert context.split is not None
-    names = {line.strip() for line in context.split.read_text(encoding="utf-8").splitlines() if line.strip()}
+    names = {line.strip() for line in split.read_text(encoding="utf-8").splitlines() if line.strip()}
     unknown = sorted(names - set(dataset.names))
     if unknown:
-        raise ValueError(f"split: {context.split} names images that are not there: {', '.join(unknown[:5])}")
-    numbers = range(len(dataset))
-    train = [i for i in numbers if dataset.names[i] in names]
-    test = [i for i in numbers if dataset.names[i] not in names]
+        raise ValueError(f"split: {split} names images that are not there: {', '.join(unknown[:5])}")
+    train, test = ([i for i, name in enumerate(dataset.names) if (name in names) == wanted] for wanted in (True, False))
     if not train or not test:
-        raise ValueError(f"split: {context.split} leaves {len(train)} images to train and {len(test)} to test")
+        raise ValueError(f"split: {split} leaves {len(train)} images to train and {len(test)} to test")
     return train, test
 
 
 def _cross_validate(context: Context, results: Results) -> tuple[Sequence[Sample], dict[str, str]]:
     """Measure every image once, by methods trained on the other folds."""
-    samples, folds = _all(context), context.folds or 0
+    if context.data is None:
+        split = generated(context)
+        samples = [*split.train, *split.test]
+    else:
+        dataset = RWTSD(context.data)
+        samples = [dataset[i] for i in range(QUICK_TRAIN if context.quick else len(dataset))]
+    folds = context.folds or 0
     if not 2 <= folds <= len(samples):
         raise ValueError(f"folds must be 2 to the number of images, {len(samples)}; got {folds}")
     fold_of = np.random.default_rng(context.seed).permutation(len(samples)) % folds
@@ -119,11 +125,3 @@ def _cross_validate(context: Context, results: Results) -> tuple[Sequence[Sample
         ordered = {each.name: images[each.name] for each in tested}
         results.add(title, ordered, trained(context, entry, train), BESIDE.get(entry.baseline.name, ""))
     return tested, shown
-
-
-def _all(context: Context) -> Sequence[Sample]:
-    if context.data is None:
-        split = generated(context)
-        return [*split.train, *split.test]
-    dataset = RWTSD(context.data)
-    return [dataset[i] for i in range(QUICK_TRAIN if context.quick else len(dataset))]

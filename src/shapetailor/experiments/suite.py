@@ -76,41 +76,32 @@ def entries(context: Context, results: Results, without: Sequence[str] = ()) -> 
     return found
 
 
-def must_train(context: Context) -> bool:
-    """Whether any method that takes part is trained here."""
-    names = set(context.methods or context.baselines) - ({"stdnn"} if context.model else set())
-    return any(context.baselines[name].learns for name in names)
-
-
 def fit(
     context: Context, entry: Entry, part: str, samples: Sequence[Sample], evolution: EvolutionConfig | None = None
 ) -> Method:
     """Fit a method, or read it from ``out/models/PART``."""
+    names = ("seed", "quick", "device", "weights", "progress")
     settings = FitSettings(
-        seed=context.seed,
-        quick=context.quick,
-        device=context.device,
-        weights=context.weights,
         start=entry.start,
         evolution=None if entry.start == "ncut" else evolution or EvolutionConfig(),  # None: as it is shipped
-        progress=context.progress,
+        **{name: getattr(context, name) for name in names},
     )
     if context.model and entry.baseline.name == "stdnn":
         return stdnn_method(context.model, settings)
-    return entry.baseline.fit(samples, context.folder(f"models/{part}/{entry.baseline.name}"), settings)
+    folder = context.file(f"models/{part}/{entry.baseline.name}")
+    folder.mkdir(exist_ok=True)
+    return entry.baseline.fit(samples, folder, settings)
 
 
 def judge(context: Context, part: str, method: Method, samples: Sequence[Sample], segment: Segment) -> Measures:
     """Segment and measure every sample that an earlier run has not; image → measures."""
 
-    def one(sample: Sample) -> dict[str, float]:
+    def measures(sample: Sample) -> dict[str, float]:
         labels = context.remember_labels(f"{part}/{sample.name}", lambda: segment(method, sample))
         return measure(labels, sample.truths, ignore=-1)
 
-    return {
-        sample.name: context.remember(f"{part}/{sample.name}", partial(one, sample))
-        for sample in context.watch(samples, part)
-    }
+    watched = context.watch(samples, part)
+    return {each.name: context.remember(f"{part}/{each.name}", partial(measures, each)) for each in watched}
 
 
 def compare(

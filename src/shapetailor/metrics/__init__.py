@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from .benchmark import (
+    BoundaryBenchmark,
+    RegionBenchmark,
+    benchmark_thresholds,
+    boundary_benchmark,
+    boundary_curve,
+    region_benchmark,
+    region_curve,
+    strength_boundaries,
+    ucm_segmentations,
+    ucm_strength,
+)
 from .boundary import BoundaryScore, boundary_f, label_boundaries
-from .boundary_benchmark import BoundaryBenchmark, boundary_benchmark, boundary_curve
-from .contours import benchmark_thresholds, strength_boundaries, ucm_segmentations, ucm_strength
 from .region import (
     RegionScores,
     VocAccuracy,
@@ -17,7 +27,6 @@ from .region import (
     variation_of_information,
     voc_accuracy,
 )
-from .region_benchmark import RegionBenchmark, region_benchmark, region_curve
 
 __all__ = [
     "BoundaryBenchmark",

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.spatial import KDTree
 
 from ..arrays import Array, Mask
-from .assignment import cheapest_pairs
+from .contingency import cheapest_pairs
 from .labels import LabelMap, Truth, as_labels, as_truths
 
 #: The benchmark's largest distance of a match, as a fraction of the image diagonal.

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
 from ..arrays import Array, Floats, Ints
-from .assignment import cheapest_pairs
 from .labels import LabelMap, Truth, as_labels, as_truths
 
 
@@ -86,14 +88,23 @@ def contingency_tables(prediction: LabelMap, truth: Truth, ignore: int | None = 
     return tables
 
 
+def mean(metric: Callable[[Contingency], float], counted: Sequence[Contingency]) -> float:
+    """Average a metric over the annotators."""
+    return sum(metric(table) for table in counted) / len(counted)
+
+
 def best_iou_of_true(table: Contingency) -> Floats:
     """For every true region, max_i IoU(i, j)."""
-    return _largest(table.iou, table.true, len(table.true_sizes))
+    largest = np.zeros(len(table.true_sizes))
+    np.maximum.at(largest, table.true, table.iou)
+    return largest
 
 
 def best_iou_of_predicted(table: Contingency) -> Floats:
     """For every predicted region, max_j IoU(i, j)."""
-    return _largest(table.iou, table.predicted, len(table.predicted_sizes))
+    largest = np.zeros(len(table.predicted_sizes))
+    np.maximum.at(largest, table.predicted, table.iou)
+    return largest
 
 
 def rand_index(table: Contingency) -> float:
@@ -140,13 +151,30 @@ def mean_iou(table: Contingency) -> float:
     return float(table.iou[chosen].sum()) / width
 
 
-def _largest(values: Floats, groups: Ints, count: int) -> Floats:
-    largest = np.zeros(count)
-    np.maximum.at(largest, groups, values)
-    return largest
-
-
 def _pairs_together(table: Contingency) -> list[int]:
     """Pixel pairs together in both partitions, in the prediction, in the truth."""
     sizes = (table.overlap, table.predicted_sizes, table.true_sizes)
     return [int((each * (each - 1) // 2).sum()) for each in sizes]
+
+
+def cheapest_pairs(
+    rows: Array, columns: Array, costs: Floats, shape: tuple[int, int], alone: float
+) -> tuple[Ints, Ints]:
+    """Pair rows with columns one to one at the least sum of the pairs' costs and of `alone` for every unpaired row.
+
+    `rows`, `columns` and `costs` list the allowed pairs, each once; costs are not negative. Every row gets an extra
+    column of its own at the cost `alone`. So a full matching of the rows exists, and SciPy's sparse Jonker–Volgenant
+    solver finds the exact optimum.
+    """
+    count, width = shape
+    if count > width:
+        right, left = cheapest_pairs(columns, rows, costs, (width, count), alone)
+        return left, right
+    row = np.concatenate([rows, np.arange(count)])
+    column = np.concatenate([columns, width + np.arange(count)])
+    # The solver reads a stored zero as "no edge"; a constant on every edge does not change the optimum.
+    cost = np.concatenate([costs, np.full(count, alone)]) + 1.0
+    graph = csr_array((cost, (row, column)), shape=(count, width + count))
+    left, right = min_weight_full_bipartite_matching(graph)
+    paired = right < width
+    return left[paired], right[paired]

@@ -6,7 +6,6 @@ annotator) and `ignore`, a label of the truth whose pixels are left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -65,7 +64,7 @@ def rand_index(prediction: LabelMap, truth: Truth, *, ignore: int | None = None)
     .. [2] R. Unnikrishnan, C. Pantofaru and M. Hebert, "Toward objective evaluation of image
        segmentation algorithms", IEEE TPAMI 29(6), 2007.
     """
-    return _mean(tables.rand_index, contingency_tables(prediction, truth, ignore))
+    return tables.mean(tables.rand_index, contingency_tables(prediction, truth, ignore))
 
 
 def variation_of_information(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> float:
@@ -75,7 +74,7 @@ def variation_of_information(prediction: LabelMap, truth: Truth, *, ignore: int 
     ----------
     .. [1] M. Meilă, "Comparing clusterings: an axiomatic view", ICML 2005.
     """
-    return _mean(tables.variation_of_information, contingency_tables(prediction, truth, ignore))
+    return tables.mean(tables.variation_of_information, contingency_tables(prediction, truth, ignore))
 
 
 def adjusted_rand(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> float:
@@ -85,7 +84,7 @@ def adjusted_rand(prediction: LabelMap, truth: Truth, *, ignore: int | None = No
     ----------
     .. [1] L. Hubert and P. Arabie, "Comparing partitions", Journal of Classification 2, 1985.
     """
-    return _mean(tables.adjusted_rand, contingency_tables(prediction, truth, ignore))
+    return tables.mean(tables.adjusted_rand, contingency_tables(prediction, truth, ignore))
 
 
 def mean_iou(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> float:
@@ -93,7 +92,7 @@ def mean_iou(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -
 
     A true region without a partner counts 0. Averaged over several annotators.
     """
-    return _mean(tables.mean_iou, contingency_tables(prediction, truth, ignore))
+    return tables.mean(tables.mean_iou, contingency_tables(prediction, truth, ignore))
 
 
 def voc_accuracy(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> VocAccuracy:
@@ -110,10 +109,10 @@ def region_scores(prediction: LabelMap, truth: Truth, *, ignore: int | None = No
     counted = contingency_tables(prediction, truth, ignore)
     return RegionScores(
         _covering(counted),
-        _mean(tables.rand_index, counted),
-        _mean(tables.variation_of_information, counted),
-        _mean(tables.adjusted_rand, counted),
-        _mean(tables.mean_iou, counted),
+        tables.mean(tables.rand_index, counted),
+        tables.mean(tables.variation_of_information, counted),
+        tables.mean(tables.adjusted_rand, counted),
+        tables.mean(tables.mean_iou, counted),
         _voc_accuracy(counted),
     )
 
@@ -147,10 +146,6 @@ def align_labels(prediction: LabelMap, truth: LabelMap, *, ignore: int | None = 
     return names[predicted.codes].reshape(labels.shape), renamed
 
 
-def _mean(metric: Callable[[Contingency], float], counted: list[Contingency]) -> float:
-    return sum(metric(table) for table in counted) / len(counted)
-
-
 def _covering(counted: list[Contingency]) -> float:
     covered = sum(float(table.true_sizes @ tables.best_iou_of_true(table)) for table in counted)
     return covered / sum(table.pixels for table in counted)
@@ -158,6 +153,6 @@ def _covering(counted: list[Contingency]) -> float:
 
 def _voc_accuracy(counted: list[Contingency]) -> VocAccuracy:
     return VocAccuracy(
-        _mean(lambda table: float(tables.best_iou_of_predicted(table).mean()), counted),
-        _mean(lambda table: float(tables.best_iou_of_true(table).mean()), counted),
+        tables.mean(lambda table: float(tables.best_iou_of_predicted(table).mean()), counted),
+        tables.mean(lambda table: float(tables.best_iou_of_true(table).mean()), counted),
     )
