@@ -12,9 +12,8 @@ from shapetailor.baselines.method import DescriptorMethod
 from shapetailor.datasets import BSDS500, Sample
 from shapetailor.datasets.published import read_bsds_truths
 from shapetailor.experiments import ablation, brodatz, bsds500, load, multi_region, rwtsd, size
-from shapetailor.experiments.context import Context
-from shapetailor.experiments.gpb import add_gpb
-from shapetailor.experiments.results import Results
+from shapetailor.experiments.bsds500 import add_gpb
+from shapetailor.experiments.results import Context, Results
 from shapetailor.experiments.warps import square, variants
 from shapetailor.network.describer import Describer
 from shapetailor.network.stdnn import STDNN

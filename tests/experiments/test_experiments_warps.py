@@ -11,8 +11,7 @@ from shapetailor.baselines import Baseline
 from shapetailor.datasets import Sample
 from shapetailor.experiments import covariance, deformation
 from shapetailor.experiments.consistency import ACCURACY
-from shapetailor.experiments.context import Context
-from shapetailor.experiments.results import run_experiment
+from shapetailor.experiments.results import Context, run_experiment
 
 MEASURES = 10
 

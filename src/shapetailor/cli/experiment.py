@@ -38,8 +38,7 @@ def run(args: argparse.Namespace) -> int:
     if args.name is None or args.out is None:
         raise ValueError("say which experiment, and where to: shapetailor experiment NAME --out DIR (or --list)")
     # Imported here: the listing does not need them.
-    from ..experiments.context import Context
-    from ..experiments.results import run_experiment
+    from ..experiments.results import Context, run_experiment
 
     options = {field.name for field in fields(Context)}
     context = Context(**{name: value for name, value in vars(args).items() if name in options})

@@ -8,9 +8,8 @@ from ..baselines import FitSettings, Method
 from ..baselines.method import DescriptorMethod, count_parameters
 from ..evolution.config import EvolutionConfig
 from ..training.train import recipe, train
-from .context import Context
 from .figures import Curve, add_curves, add_examples
-from .results import PAPER_COLUMNS, Results, Source
+from .results import PAPER_COLUMNS, Context, Results, Source
 from .rwtsd import two_regions
 from .suite import Split, entries, fit, given, judge
 
@@ -47,7 +46,7 @@ def run(context: Context) -> Results:
     methods = {f"ST-DNN ({layers})": _layered(context, split, layers) for layers in WIDTHS}
     for entry in entries(replace(context, methods=context.methods or ("siamese",)), results):
         if entry.baseline.name == "siamese":
-            methods["Siamese (4)"] = fit(context, entry, "all", split.train)
+            methods["Siamese (4)"] = fit(context, entry, "all", split.train).method
     shown = {}
     for tailored, words in ((False, WHOLE), (True, UPDATED)):
         for name, method in methods.items():

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from ..datasets import MosaicDataset, TextureFolder, split_textures
-from .context import Context
 from .figures import add_bars, add_examples
-from .results import PAPER_COLUMNS, Results
+from .results import PAPER_COLUMNS, Context, Results
 from .suite import QUICK_TEST, QUICK_TRAIN, Split, compare, generated, given
 
 SUMMARY = (

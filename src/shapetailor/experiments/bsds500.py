@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import scipy.io
 from PIL import Image
 from skimage.measure import label as connected_components
 
+from .. import metrics
 from ..arrays import RGB8, Array, Ints, Labels
 from ..baselines import Method
 from ..baselines.method import DescriptorMethod
 from ..datasets import BSDS500, Sample
 from ..drawing.overlay import as_rgb8
 from ..evolution.config import EvolutionConfig
-from ..io.images import read_labels
+from ..io.images import read_image, read_labels
 from ..labels import relabel, resize_labels
-from ..metrics import region_benchmark, region_curve
+from ..metrics.benchmark import RegionCurve
 from ..segmentation.cleanup import remove_small
-from .context import Context
 from .figures import add_bars, add_examples
-from .gpb import add_gpb
-from .results import Results
-from .suite import Segment, Split, compare, cut, entries, fit, generated, judge, trained
+from .results import Context, Results, TableRow
+from .suite import Segment, Split, compare, cut, entries, fit, generated, judge
 from .warps import variants
 
 SUMMARY = (
@@ -50,6 +53,8 @@ WITHOUT = ("chan-vese",)
 VARIANTS = 4
 #: Images are resized to this side for training and clustering, but not in a quick run.
 SIDE = 256
+#: gPb's thresholds of regions, and of boundaries: fewer, as their matching is slow.
+REGIONS, BOUNDARIES, QUICK_LEVELS = 99, 19, 5
 #: The dense CRF: probability that a given label is right, and mean-field iterations (pydensecrf's own example).
 CERTAINTY, ITERATIONS = 0.7, 5
 
@@ -156,10 +161,10 @@ def _automatic(context: Context, results: Results, split: Split) -> dict[str, st
     shown = {}
     for entry in entries(context, Results("", "", (), "")):
         if entry.start == "ncut":
-            method = fit(context, entry, "all", split.train)
-            title, part = f"{method.title}, regions chosen", "auto/stdnn"
-            images = judge(context, part, method, split.test, segment)
-            results.add(title, images, trained(context, entry, split.train), BESIDE["stdnn"])
+            who = fit(context, entry, "all", split.train)
+            title, part = f"{who.method.title}, regions chosen", "auto/stdnn"
+            images = judge(context, part, who.method, split.test, segment)
+            results.add(title, images, who.note, BESIDE["stdnn"])
             shown[title] = part
     return shown
 
@@ -168,8 +173,52 @@ def _pool(context: Context, results: Results, samples: Sequence[Sample], shown: 
     """Replace the mean of the images' covering by the benchmark's, which pools them."""
     for row in results.rows:
         maps = (read_labels(context.out / "labels" / shown[row.method] / f"{each.name}.png") for each in samples)
-        curves = [region_curve([labels], list(each.truths)) for labels, each in zip(maps, samples, strict=True)]
-        row.values["covering"] = region_benchmark(curves, [1.0]).covering.ods
+        curves = [metrics.region_curve([labels], list(each.truths)) for labels, each in zip(maps, samples, strict=True)]
+        row.values["covering"] = metrics.region_benchmark(curves, [1.0]).covering.ods
+
+
+def add_gpb(context: Context, results: Results, samples: Sequence[Sample]) -> None:
+    """Add the row of gPb's contour maps: ID.mat files with `ucm2`, or ID.png of boundary strengths (contour F only)."""
+    assert context.gpb is not None
+    files = {}
+    for sample in samples:
+        found = [path for path in (context.gpb / f"{sample.name}{end}" for end in (".mat", ".png")) if path.exists()]
+        if not found:
+            raise FileNotFoundError(f"gpb: {context.gpb} has neither {sample.name}.mat nor {sample.name}.png")
+        files[sample.name] = found[0]
+    regions, boundaries = (
+        metrics.benchmark_thresholds(QUICK_LEVELS if context.quick else n) for n in (REGIONS, BOUNDARIES)
+    )
+    records = []
+    for sample in context.watch(samples, "gpb"):
+        scores = partial(_scores, sample, files[sample.name], regions, boundaries)
+        records.append(context.remember(f"gpb/{sample.name}", scores))
+    matched = [np.array(each["boundary"]) for each in records]
+    values = {"boundary_f": metrics.boundary_benchmark(matched, boundaries).ods.f}
+    if all(each["region"] for each in records):
+        fields: list[dict[str, Any]] = [{key: np.array(x) for key, x in each["region"].items()} for each in records]
+        benchmark = metrics.region_benchmark([RegionCurve(**each) for each in fields], regions)
+        for name in ("covering", "rand_index", "variation_of_information"):
+            optimum = getattr(benchmark, name)
+            values |= {name: float(optimum.ods), f"{name}_ois": float(optimum.ois)}
+    note = f"{len(regions)} thresholds for regions, {len(boundaries)} for contours"
+    results.rows.append(TableRow("gPb-owt-ucm, published maps", values, "measured", note))
+
+
+def _scores(sample: Sample, path: Path, regions: Array, boundaries: Array) -> dict[str, Any]:
+    """Return the fields of the `RegionCurve` (None for boundary strengths) and the counts of boundary pixels."""
+    region: dict[str, Any] | None = None
+    if path.suffix == ".mat":
+        ucm = np.asarray(scipy.io.loadmat(path)["ucm2"], dtype=np.float64)
+        curve = metrics.region_curve(metrics.ucm_segmentations(ucm, regions), list(sample.truths))
+        region = {key: np.asarray(x).tolist() for key, x in curve._asdict().items()}
+        strength = metrics.ucm_strength(ucm)
+    else:
+        image = read_image(path).astype(np.float64)
+        strength = (image if image.ndim == 2 else image.mean(axis=2)) / 255.0
+    true = [metrics.label_boundaries(truth) for truth in sample.truths]
+    counts = metrics.boundary_curve(metrics.strength_boundaries(strength, boundaries), true)
+    return {"region": region, "boundary": counts.tolist()}
 
 
 def smooth_by_neighbours(labels: Labels, image: Array) -> Labels:

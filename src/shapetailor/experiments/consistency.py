@@ -11,15 +11,13 @@ import numpy as np
 from tqdm import tqdm
 
 from ..arrays import Array, Labels
-from ..baselines import Method
 from ..datasets import Sample
 from ..drawing.overlay import as_rgb8, overlay
 from ..evaluate.evaluation import measure
 from ..metrics import align_labels
-from .context import Context
 from .figures import add_sheet
-from .results import Results
-from .suite import Split, entries, fit, trained
+from .results import Context, Results
+from .suite import Participant, Split, entries, fit
 from .warps import Warp
 
 #: What runs unless methods are named: a network, hand-crafted descriptors, and colours alone.
@@ -43,23 +41,15 @@ class Trial:
         return self.warp.image(self.sample.image)
 
 
-@dataclass(frozen=True)
-class Participant:
-    """A fitted method; its label maps are kept under `key`."""
+def _labels(context: Context, who: Participant, trial: Trial) -> tuple[Labels, Labels]:
+    """S[I]∘w and S[I∘w], each computed once."""
+    regions = int(max(truth.max() for truth in trial.sample.truths)) + 1
 
-    method: Method
-    key: str
-    title: str
+    def segmented(part: str, image: Array) -> Labels:
+        key = f"{who.key}/{part}/{trial.sample.name}"
+        return context.remember_labels(key, lambda: who.method.segment(image, regions, context.seed))
 
-    def labels(self, context: Context, trial: Trial) -> tuple[Labels, Labels]:
-        """S[I]∘w and S[I∘w], each computed once."""
-        regions = int(max(truth.max() for truth in trial.sample.truths)) + 1
-
-        def segmented(part: str, image: Array) -> Labels:
-            key = f"{self.key}/{part}/{trial.sample.name}"
-            return context.remember_labels(key, lambda: self.method.segment(image, regions, context.seed))
-
-        return trial.warp.labels(segmented("plain", trial.sample.image)), segmented(trial.key, trial.image)
+    return trial.warp.labels(segmented("plain", trial.sample.image)), segmented(trial.key, trial.image)
 
 
 def compare_orders(
@@ -72,8 +62,7 @@ def compare_orders(
     asked = replace(context, methods=context.methods or METHODS, model=context.model or MODEL)
     methods = []
     for entry in entries(asked, results):
-        method, note = fit(asked, entry, "all", split.train), trained(asked, entry, split.train)
-        who = Participant(method, entry.key, entry.title(method))
+        who = fit(asked, entry, "all", split.train)
         methods.append(who)
         for suffix, group in trials.items():
             found = {}
@@ -83,14 +72,14 @@ def compare_orders(
             consistency, accuracy = (
                 {name: each[kind] for name, each in found.items()} for kind in ("consistency", "accuracy")
             )
-            row = results.add(who.title + suffix, consistency, note, beside.get(entry.baseline.name, "") + suffix)
+            row = results.add(who.title + suffix, consistency, who.note, beside.get(who.name, "") + suffix)
             row.values[ACCURACY] = float(np.mean([scores["covering"] for scores in accuracy.values()]))
             results.images[f"{who.title}{suffix}, against the truth"] = accuracy
     return methods
 
 
 def _judge(context: Context, who: Participant, trial: Trial) -> dict[str, dict[str, float]]:
-    expected, found = who.labels(context, trial)
+    expected, found = _labels(context, who, trial)
     truths = [trial.warp.labels(truth) for truth in trial.sample.truths]
     return {"consistency": measure(found, [expected]), "accuracy": measure(found, truths, ignore=-1)}
 
@@ -107,7 +96,7 @@ def add_grid(
     rows = []
     for trial in trials:
         truth = trial.warp.labels(trial.sample.truths[0])
-        maps = [labels for who in methods for labels in who.labels(context, trial)[-len(orders) :]]
+        maps = [labels for who in methods for labels in _labels(context, who, trial)[-len(orders) :]]
         cells = [overlay(trial.image, align_labels(labels, truth, ignore=-1)[0]) for labels in maps]
         rows.append([as_rgb8(trial.sample.image), as_rgb8(trial.image), *cells])
     add_sheet(context, results, ["image", head, *(who.title + order for who in methods for order in orders)], rows)

@@ -7,9 +7,8 @@ import numpy as np
 from ..datasets import Sample
 from ..labels import largest_rectangle
 from .consistency import COLUMNS, Trial, add_grid, compare_orders, generator
-from .context import Context
 from .figures import MOST, add_bars
-from .results import Results
+from .results import Context, Results
 from .rwtsd import two_regions
 from .warps import rotation
 

@@ -9,9 +9,8 @@ import numpy as np
 from ..datasets import Sample
 from ..labels import largest_rectangle
 from .consistency import ACCURACY, COLUMNS, Trial, add_grid, compare_orders, generator
-from .context import Context
 from .figures import Curve, add_curves
-from .results import Results
+from .results import Context, Results
 from .rwtsd import two_regions
 from .warps import random_deformation
 

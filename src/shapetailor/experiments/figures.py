@@ -14,8 +14,7 @@ from ..drawing.overlay import as_rgb8, overlay
 from ..io.files import atomic
 from ..io.images import read_labels, write_image
 from ..metrics import align_labels
-from .context import Context
-from .results import COLUMNS, Results, Source, as_text
+from .results import COLUMNS, Context, Results, Source, as_text
 
 #: Pixels of a cell, of the gap between cells, of the head; and rows at most.
 SIDE, GAP, HEAD, MOST = 160, 6, 44, 6

@@ -10,9 +10,8 @@ from ..arrays import Labels
 from ..baselines import Method
 from ..datasets import Sample, SyntheticMultiRegion
 from ..evolution.config import EvolutionConfig
-from .context import Context
 from .figures import add_bars, add_examples
-from .results import Results
+from .results import Context, Results
 from .suite import Split, compare, cut, generated, given
 
 SUMMARY = (

@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from ..datasets import RWTSD, Sample
-from .context import Context
 from .figures import add_bars, add_examples
-from .results import PAPER_COLUMNS, Results
-from .suite import QUICK_TRAIN, Split, compare, cut, entries, fit, generated, given, halves, judge, trained
+from .results import PAPER_COLUMNS, Context, Results
+from .suite import QUICK_TRAIN, Split, compare, cut, entries, fit, generated, given, halves, judge
 
 SUMMARY = (
     "The Real-World Texture Segmentation Dataset, two regions an image: contour F and region measures of all methods "
@@ -118,10 +117,9 @@ def _cross_validate(context: Context, results: Results) -> tuple[Sequence[Sample
         for fold in np.unique(fold_of[: len(tested)]):
             train = [sample for sample, number in zip(samples, fold_of, strict=True) if number != fold]
             test = [sample for sample, number in zip(tested, fold_of, strict=False) if number == fold]
-            method = fit(context, entry, f"fold{fold}", train)
-            title, part = entry.title(method), f"folds/{entry.key}"
-            images |= judge(context, part, method, test, given(context, 2))
-        shown[title] = part
+            who = fit(context, entry, f"fold{fold}", train)
+            shown[who.title] = f"folds/{who.key}"
+            images |= judge(context, shown[who.title], who.method, test, given(context, 2))
         ordered = {each.name: images[each.name] for each in tested}
-        results.add(title, ordered, trained(context, entry, train), BESIDE.get(entry.baseline.name, ""))
+        results.add(who.title, ordered, who.note, BESIDE.get(who.name, ""))
     return tested, shown

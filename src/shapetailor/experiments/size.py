@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .context import Context
 from .figures import add_bars
-from .results import Results, TableRow
+from .results import Context, Results, TableRow
 from .rwtsd import two_regions
 from .suite import entries, fit, generated
 
@@ -28,10 +27,10 @@ def run(context: Context) -> Results:
     quick = replace(context, quick=True)
     few = generated(quick).train
     for entry in entries(context, results):
-        method = fit(quick, entry, "counted", few)
+        who = fit(quick, entry, "counted", few)
         images = len(split.train) if entry.baseline.learns else 0
-        values: dict[str, float] = {"parameters": method.parameters, "training images": images}
-        results.rows.append(TableRow(entry.title(method), values, "measured", "", BESIDE.get(entry.baseline.name, "")))
+        values: dict[str, float] = {"parameters": who.method.parameters, "training images": images}
+        results.rows.append(TableRow(who.title, values, "measured", "", BESIDE.get(who.name, "")))
     results.cite(PAPER, COLUMNS)
     results.notes += [
         "Parameters count biases; the paper's 8,900 are weights without biases. Training images are counted before "

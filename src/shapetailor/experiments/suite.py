@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,8 +15,7 @@ from ..datasets import MosaicDataset, ProceduralTextures, Sample
 from ..evaluate.evaluation import measure
 from ..evolution.config import EvolutionConfig
 from ..segmentation.segmenter import Start
-from .context import Context
-from .results import Measures, Results
+from .results import Context, Measures, Results
 
 #: A fitted method and a sample → the label map to be judged.
 Segment = Callable[[Method, Sample], Labels]
@@ -26,8 +26,7 @@ SLOW = ("fcn-ce", "deeplab-ce", "deeplab-loss")
 QUICK_TRAIN, QUICK_TEST, QUICK_SIZE = 6, 2, 64
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(NamedTuple):
     """Training and test images, and words on where they come from."""
 
     train: Sequence[Sample]
@@ -35,23 +34,21 @@ class Split:
     words: str
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A method that takes part, and its start."""
 
     baseline: Baseline
     start: Start = "kmeans"
 
-    @property
-    def key(self) -> str:
-        """Name of the folder of its parts."""
-        return self.baseline.name if self.start == "kmeans" else f"{self.baseline.name}-{self.start}"
 
-    def title(self, method: Method) -> str:
-        """Title of its row: ST-DNN takes part with two starts."""
-        if self.baseline.name != "stdnn":
-            return method.title
-        return f"{method.title}, {'common start and evolution' if self.start == 'kmeans' else 'as shipped'}"
+class Participant(NamedTuple):
+    """A fitted method."""
+
+    method: Method
+    name: str  #: of the baseline
+    key: str  #: of the folder of its parts
+    title: str  #: of its row
+    note: str  #: what it has learnt from
 
 
 def entries(context: Context, results: Results, without: Sequence[str] = ()) -> list[Entry]:
@@ -78,19 +75,28 @@ def entries(context: Context, results: Results, without: Sequence[str] = ()) -> 
 
 def fit(
     context: Context, entry: Entry, part: str, samples: Sequence[Sample], evolution: EvolutionConfig | None = None
-) -> Method:
+) -> Participant:
     """Fit a method, or read it from ``out/models/PART``."""
+    baseline, start = entry
     names = ("seed", "quick", "device", "weights", "progress")
     settings = FitSettings(
-        start=entry.start,
-        evolution=None if entry.start == "ncut" else evolution or EvolutionConfig(),  # None: as it is shipped
+        start=start,
+        evolution=None if start == "ncut" else evolution or EvolutionConfig(),  # None: as it is shipped
         **{name: getattr(context, name) for name in names},
     )
-    if context.model and entry.baseline.name == "stdnn":
-        return stdnn_method(context.model, settings)
-    folder = context.file(f"models/{part}/{entry.baseline.name}")
-    folder.mkdir(exist_ok=True)
-    return entry.baseline.fit(samples, folder, settings)
+    if context.model and baseline.name == "stdnn":
+        method = stdnn_method(context.model, settings)
+        note = f"model {context.model}, not trained here: what it has seen is in its own record"
+    else:
+        folder = context.file(f"models/{part}/{baseline.name}")
+        folder.mkdir(exist_ok=True)
+        method = baseline.fit(samples, folder, settings)
+        note = f"trained on {len(samples)} images" if baseline.learns else "learns nothing"
+    key, title = baseline.name, method.title
+    if baseline.name == "stdnn":  # it takes part with two starts
+        key += "" if start == "kmeans" else f"-{start}"
+        title += ", common start and evolution" if start == "kmeans" else ", as shipped"
+    return Participant(method, baseline.name, key, title, note)
 
 
 def judge(context: Context, part: str, method: Method, samples: Sequence[Sample], segment: Segment) -> Measures:
@@ -122,21 +128,12 @@ def compare(
     """
     shown = {}
     for entry in entries(context, results, without):
-        method = fit(context, entry, "all", split.train, evolution)
-        title = entry.title(method) + suffix
-        shown[title] = f"{part}/{entry.key}"
-        images = judge(context, shown[title], method, split.test, segment)
-        results.add(title, images, trained(context, entry, split.train), beside.get(entry.baseline.name, ""))
+        who = fit(context, entry, "all", split.train, evolution)
+        title = who.title + suffix
+        shown[title] = f"{part}/{who.key}"
+        images = judge(context, shown[title], who.method, split.test, segment)
+        results.add(title, images, who.note, beside.get(who.name, ""))
     return shown
-
-
-def trained(context: Context, entry: Entry, samples: Sequence[Sample]) -> str:
-    """Say what a method has learnt from."""
-    if not entry.baseline.learns:
-        return "learns nothing"
-    if context.model and entry.baseline.name == "stdnn":
-        return f"model {context.model}, not trained here: what it has seen is in its own record"
-    return f"trained on {len(samples)} images"
 
 
 def given(context: Context, regions: int) -> Segment:
