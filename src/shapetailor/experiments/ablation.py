@@ -58,12 +58,12 @@ def run(context: Context) -> Results:
             results.add(title, images, f"{method.parameters:,} parameters", title)
     results.cite(PAPER)
     results.notes.append("The paper varies its own network (100, 40, 20, 5); ours has other channels and widths.")
-    curves = []
     styles: dict[Source, dict[str, str]] = {"measured": {"marker": "o"}, "paper": {"marker": "s", "linestyle": ":"}}
+    curves: dict[str, Curve] = {}
     for source, style in styles.items():
         for words, colour in ((WHOLE, "tab:orange"), (UPDATED, "tab:blue")):
             rows = {layers: f"ST-DNN ({layers}), {words}" for layers in WIDTHS}
-            curves.append(Curve(f"{words}, {source}", source, rows, {"color": colour, **style}))
+            curves[f"{words}, {source}"] = rows, source, {"color": colour, **style}
     add_curves(context, results, ("covering", "boundary_f"), curves, "layers.png", xlabel="layers", xticks=list(WIDTHS))
     updated = {title: part for title, part in shown.items() if title.endswith(UPDATED)}
     add_examples(context, results, split.test, updated)

@@ -45,13 +45,12 @@ def run(context: Context) -> Results:
     paper = {method + _at(norm): pair for method, row in PAPER.items() for norm, pair in row.items()}
     results.cite(paper, ("covering", "rand_index"))
     results.notes += [_about_warps(trials), "The last column is the accuracy: a method may be robust and wrong."]
-    curves = [
-        Curve(who.title, "measured", {norm: who.title + _at(norm) for norm in norms}, {"marker": "o"})
-        for who in methods
-    ]
+    curves: dict[str, Curve] = {
+        who.title: ({norm: who.title + _at(norm) for norm in norms}, "measured", {"marker": "o"}) for who in methods
+    }
     for method, marker in zip(PAPER, "sv^", strict=True):
         rows = {norm: method + _at(norm) for norm in PAPER[method]}
-        curves.append(Curve(f"{method} (paper)", "paper", rows, {"color": "gray", "linestyle": "--", "marker": marker}))
+        curves[f"{method} (paper)"] = rows, "paper", {"color": "gray", "linestyle": "--", "marker": marker}
     add_curves(context, results, PANELS, curves, "norms.png", xlabel="‖v‖²", xscale="log")
     shown = [norm for norm in SHOWN if norm in trials]
     examples = [trials[norm][number] for number in range(min(EXAMPLES, len(split.test))) for norm in shown]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -18,15 +18,9 @@ from .results import COLUMNS, Context, Results, Source, as_text
 
 #: Pixels of a cell, of the gap between cells, of the head; and rows at most.
 SIDE, GAP, HEAD, MOST = 160, 6, 44, 6
-
-
-class Curve(NamedTuple):
-    """A line in a diagram: through the rows of a table, by their place on the horizontal axis."""
-
-    label: str
-    source: Source  #: of the rows
-    rows: Mapping[int, str]
-    style: Mapping[str, str]
+#: A line in a diagram: the rows of a table that it goes through, by their place on the horizontal axis, where they come
+#: from, and matplotlib's style.
+Curve = tuple[Mapping[int, str], Source, Mapping[str, str]]
 
 
 def add_examples(
@@ -122,17 +116,17 @@ def add_bars(
 
 
 def add_curves(
-    context: Context, results: Results, columns: Sequence[str], curves: Sequence[Curve], name: str, **axes: Any
+    context: Context, results: Results, columns: Sequence[str], curves: Mapping[str, Curve], name: str, **axes: Any
 ) -> None:
-    """Draw curves, a panel for each column; `axes` are properties of the panels."""
+    """Draw labelled curves, a panel for each column; `axes` are properties of the panels."""
     values = {(row.source, row.method): row.values for row in results.rows}
 
     def draw(figure: Any) -> None:
         panels = figure.subplots(1, len(columns))
         for panel, column in zip(panels, columns, strict=True):
-            for curve in curves:
-                points = {x: values[curve.source, row].get(column, np.nan) for x, row in curve.rows.items()}
-                panel.plot(list(points), list(points.values()), label=curve.label, **curve.style)
+            for label, (rows, source, style) in curves.items():
+                heights = [values[source, row].get(column, np.nan) for row in rows.values()]
+                panel.plot(list(rows), heights, label=label, **style)
             panel.set(title=COLUMNS.get(column, column), **axes)
             panel.title.set_fontsize(10)
             panel.grid(alpha=0.3)

@@ -15,8 +15,8 @@ import numpy as np
 from scipy import ndimage
 
 from ..arrays import Array, Floats, Ints, Mask
-from . import contingency as tables
 from .boundary import TOLERANCE, BoundaryScore, boundary_counts, f_measure
+from .contingency import Contingency, contingency, mean, partition
 from .labels import LabelMap, Truth, as_labels, as_truths
 
 
@@ -113,21 +113,20 @@ def region_curve(segmentations: Iterable[LabelMap], truth: Truth) -> RegionCurve
     first = next(maps, None)
     if first is None:
         raise ValueError("segmentations is empty, expected at least one label map")
-    annotators = [tables.partition(labels) for labels in as_truths(truth, first.shape, None)]
+    annotators = [partition(labels) for labels in as_truths(truth, first.shape, None)]
     sizes = np.concatenate([np.bincount(annotator.codes) for annotator in annotators])
     best = np.zeros(len(sizes))
     rows = []
     for number, labels in enumerate(chain([first], maps)):
         if labels.shape != first.shape:
             raise ValueError(f"segmentations[{number}] has shape {labels.shape}, the first {first.shape}")
-        predicted = tables.partition(labels)
-        counted = [tables.contingency(predicted, annotator) for annotator in annotators]
-        matches = np.concatenate([tables.best_iou_of_true(table) for table in counted])
+        predicted = partition(labels)
+        counted = [contingency(predicted, annotator) for annotator in annotators]
+        matches = np.concatenate([table.best_iou_of_true for table in counted])
         best = np.maximum(best, matches)
-        reverse = counted[0].predicted_sizes @ np.max([tables.best_iou_of_predicted(each) for each in counted], axis=0)
-        rand = tables.mean(tables.rand_index, counted)
-        information = tables.mean(tables.variation_of_information, counted)
-        rows.append((sizes @ matches, reverse / labels.size, rand, information))
+        reverse = counted[0].predicted_sizes @ np.max([each.best_iou_of_predicted for each in counted], axis=0)
+        measures = (mean(each, counted) for each in (Contingency.rand_index, Contingency.variation_of_information))
+        rows.append((sizes @ matches, reverse / labels.size, *measures))
     covered, *others = np.array(rows).T
     return RegionCurve(covered, int(sizes.sum()), float(sizes @ best), *others)
 

@@ -43,6 +43,61 @@ class Contingency(NamedTuple):
         union = self.predicted_sizes[self.predicted] + self.true_sizes[self.true] - self.overlap
         return self.overlap / union
 
+    @property
+    def best_iou_of_true(self) -> Floats:
+        """For every true region, max_i IoU(i, j)."""
+        largest = np.zeros(len(self.true_sizes))
+        np.maximum.at(largest, self.true, self.iou)
+        return largest
+
+    @property
+    def best_iou_of_predicted(self) -> Floats:
+        """For every predicted region, max_j IoU(i, j)."""
+        largest = np.zeros(len(self.predicted_sizes))
+        np.maximum.at(largest, self.predicted, self.iou)
+        return largest
+
+    @property
+    def pairs_together(self) -> list[int]:
+        """Pixel pairs together in both partitions, in the prediction, in the truth; and all pairs."""
+        sizes = (self.overlap, self.predicted_sizes, self.true_sizes, np.array([self.pixels]))
+        return [int((each * (each - 1) // 2).sum()) for each in sizes]
+
+    def rand_index(self) -> float:
+        """1 - (Σ_i a_i²/2 + Σ_j b_j²/2 - Σ_ij n_ij²) / (N choose 2), with the region sizes a and b."""
+        together, predicted, true, total = self.pairs_together
+        return (total - predicted - true + 2 * together) / total if total else 1.0
+
+    def adjusted_rand(self) -> float:
+        """(index - expected) / (mean - expected) of the pairs together; Hubert & Arabie (1985)."""
+        together, predicted, true, total = self.pairs_together
+        # Over the common denominator 2·total, in exact integers: the differences cancel heavily.
+        expected = 2 * predicted * true
+        largest = total * (predicted + true)
+        if largest == expected:  # one region in both, or every pixel its own region in both
+            return 1.0
+        return (2 * total * together - expected) / (largest - expected)
+
+    def variation_of_information(self) -> float:
+        """-Σ_ij p_ij (log2 p_ij/p_i + log2 p_ij/q_j), the two conditional entropies; Meilă (2005)."""
+        share = self.overlap / self.pixels
+        of_predicted = self.overlap / self.predicted_sizes[self.predicted]
+        of_true = self.overlap / self.true_sizes[self.true]
+        return float(np.sum(share * -(np.log2(of_predicted) + np.log2(of_true)))) + 0.0
+
+    def best_pairing(self) -> tuple[Ints, Ints]:
+        """Return the one-to-one pairs of predicted and true regions whose sum of IoU is largest."""
+        shape = len(self.predicted_sizes), len(self.true_sizes)
+        # A pair costs 1 - IoU; no pair costs as much as a pair of IoU 0.
+        return cheapest_pairs(self.predicted, self.true, 1.0 - self.iou, shape, alone=1.0)
+
+    def mean_iou(self) -> float:
+        """Σ IoU of the best pairing / number of true regions."""
+        width = len(self.true_sizes)
+        predicted, true = self.best_pairing()
+        chosen = np.isin(self.predicted * width + self.true, predicted * width + true)
+        return float(self.iou[chosen].sum()) / width
+
 
 def partition(labels: Array) -> Partition:
     """Renumber any labels to 0 … regions-1, in ascending order."""
@@ -91,70 +146,6 @@ def contingency_tables(prediction: LabelMap, truth: Truth, ignore: int | None = 
 def mean(metric: Callable[[Contingency], float], counted: Sequence[Contingency]) -> float:
     """Average a metric over the annotators."""
     return sum(metric(table) for table in counted) / len(counted)
-
-
-def best_iou_of_true(table: Contingency) -> Floats:
-    """For every true region, max_i IoU(i, j)."""
-    largest = np.zeros(len(table.true_sizes))
-    np.maximum.at(largest, table.true, table.iou)
-    return largest
-
-
-def best_iou_of_predicted(table: Contingency) -> Floats:
-    """For every predicted region, max_j IoU(i, j)."""
-    largest = np.zeros(len(table.predicted_sizes))
-    np.maximum.at(largest, table.predicted, table.iou)
-    return largest
-
-
-def rand_index(table: Contingency) -> float:
-    """1 - (Σ_i a_i²/2 + Σ_j b_j²/2 - Σ_ij n_ij²) / (N choose 2), with the region sizes a and b."""
-    total = table.pixels * (table.pixels - 1) // 2
-    if total == 0:
-        return 1.0
-    together, predicted, true = _pairs_together(table)
-    return (total - predicted - true + 2 * together) / total
-
-
-def adjusted_rand(table: Contingency) -> float:
-    """(index - expected) / (mean - expected) of the pairs together; Hubert & Arabie (1985)."""
-    total = table.pixels * (table.pixels - 1) // 2
-    together, predicted, true = _pairs_together(table)
-    # Over the common denominator 2·total, in exact integers: the differences cancel heavily.
-    expected = 2 * predicted * true
-    largest = total * (predicted + true)
-    if largest == expected:  # one region in both, or every pixel its own region in both
-        return 1.0
-    return (2 * total * together - expected) / (largest - expected)
-
-
-def variation_of_information(table: Contingency) -> float:
-    """-Σ_ij p_ij (log2 p_ij/p_i + log2 p_ij/q_j), the two conditional entropies; Meilă (2005)."""
-    share = table.overlap / table.pixels
-    of_predicted = table.overlap / table.predicted_sizes[table.predicted]
-    of_true = table.overlap / table.true_sizes[table.true]
-    return float(np.sum(share * -(np.log2(of_predicted) + np.log2(of_true)))) + 0.0
-
-
-def best_pairing(table: Contingency) -> tuple[Ints, Ints]:
-    """Return the one-to-one pairs of predicted and true regions whose sum of IoU is largest."""
-    shape = len(table.predicted_sizes), len(table.true_sizes)
-    # A pair costs 1 - IoU; no pair costs as much as a pair of IoU 0.
-    return cheapest_pairs(table.predicted, table.true, 1.0 - table.iou, shape, alone=1.0)
-
-
-def mean_iou(table: Contingency) -> float:
-    """Σ IoU of the best pairing / number of true regions."""
-    width = len(table.true_sizes)
-    predicted, true = best_pairing(table)
-    chosen = np.isin(table.predicted * width + table.true, predicted * width + true)
-    return float(table.iou[chosen].sum()) / width
-
-
-def _pairs_together(table: Contingency) -> list[int]:
-    """Pixel pairs together in both partitions, in the prediction, in the truth."""
-    sizes = (table.overlap, table.predicted_sizes, table.true_sizes)
-    return [int((each * (each - 1) // 2).sum()) for each in sizes]
 
 
 def cheapest_pairs(

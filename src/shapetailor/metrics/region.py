@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..arrays import Ints
-from . import contingency as tables
-from .contingency import Contingency, Partition, contingency_tables, partition
+from .contingency import Contingency, Partition, contingency, contingency_tables, mean, partition
 from .labels import LabelMap, Truth, as_labels, as_truths
 
 
@@ -64,7 +63,7 @@ def rand_index(prediction: LabelMap, truth: Truth, *, ignore: int | None = None)
     .. [2] R. Unnikrishnan, C. Pantofaru and M. Hebert, "Toward objective evaluation of image
        segmentation algorithms", IEEE TPAMI 29(6), 2007.
     """
-    return tables.mean(tables.rand_index, contingency_tables(prediction, truth, ignore))
+    return mean(Contingency.rand_index, contingency_tables(prediction, truth, ignore))
 
 
 def variation_of_information(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> float:
@@ -74,7 +73,7 @@ def variation_of_information(prediction: LabelMap, truth: Truth, *, ignore: int 
     ----------
     .. [1] M. Meilă, "Comparing clusterings: an axiomatic view", ICML 2005.
     """
-    return tables.mean(tables.variation_of_information, contingency_tables(prediction, truth, ignore))
+    return mean(Contingency.variation_of_information, contingency_tables(prediction, truth, ignore))
 
 
 def adjusted_rand(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> float:
@@ -84,7 +83,7 @@ def adjusted_rand(prediction: LabelMap, truth: Truth, *, ignore: int | None = No
     ----------
     .. [1] L. Hubert and P. Arabie, "Comparing partitions", Journal of Classification 2, 1985.
     """
-    return tables.mean(tables.adjusted_rand, contingency_tables(prediction, truth, ignore))
+    return mean(Contingency.adjusted_rand, contingency_tables(prediction, truth, ignore))
 
 
 def mean_iou(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> float:
@@ -92,7 +91,7 @@ def mean_iou(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -
 
     A true region without a partner counts 0. Averaged over several annotators.
     """
-    return tables.mean(tables.mean_iou, contingency_tables(prediction, truth, ignore))
+    return mean(Contingency.mean_iou, contingency_tables(prediction, truth, ignore))
 
 
 def voc_accuracy(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> VocAccuracy:
@@ -109,10 +108,10 @@ def region_scores(prediction: LabelMap, truth: Truth, *, ignore: int | None = No
     counted = contingency_tables(prediction, truth, ignore)
     return RegionScores(
         _covering(counted),
-        tables.mean(tables.rand_index, counted),
-        tables.mean(tables.variation_of_information, counted),
-        tables.mean(tables.adjusted_rand, counted),
-        tables.mean(tables.mean_iou, counted),
+        mean(Contingency.rand_index, counted),
+        mean(Contingency.variation_of_information, counted),
+        mean(Contingency.adjusted_rand, counted),
+        mean(Contingency.mean_iou, counted),
         _voc_accuracy(counted),
     )
 
@@ -137,7 +136,7 @@ def align_labels(prediction: LabelMap, truth: LabelMap, *, ignore: int | None = 
     keep = np.ones(target.shape, dtype=np.bool_) if ignore is None else target != ignore
     predicted, true = partition(labels), partition(target[keep])
     judged = Partition(predicted.codes[keep.ravel()], predicted.regions)
-    left, right = tables.best_pairing(tables.contingency(judged, true))
+    left, right = contingency(judged, true).best_pairing()
     names = np.full(predicted.regions, -1, dtype=np.int64)
     names[left] = right
     names[names < 0] = true.regions + np.arange(np.count_nonzero(names < 0))
@@ -147,12 +146,12 @@ def align_labels(prediction: LabelMap, truth: LabelMap, *, ignore: int | None = 
 
 
 def _covering(counted: list[Contingency]) -> float:
-    covered = sum(float(table.true_sizes @ tables.best_iou_of_true(table)) for table in counted)
+    covered = sum(float(table.true_sizes @ table.best_iou_of_true) for table in counted)
     return covered / sum(table.pixels for table in counted)
 
 
 def _voc_accuracy(counted: list[Contingency]) -> VocAccuracy:
     return VocAccuracy(
-        tables.mean(lambda table: float(tables.best_iou_of_predicted(table).mean()), counted),
-        tables.mean(lambda table: float(tables.best_iou_of_true(table).mean()), counted),
+        mean(lambda table: float(table.best_iou_of_predicted.mean()), counted),
+        mean(lambda table: float(table.best_iou_of_true.mean()), counted),
     )
