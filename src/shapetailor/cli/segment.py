@@ -93,13 +93,9 @@ def load_segmenter(name_or_path: str, device: str, max_pixels: int | None) -> Se
 def _count(text: str) -> int | Literal["auto"]:
     if text == "auto":
         return "auto"
-    try:
-        count = int(text)
-    except ValueError:
-        count = 0
-    if count < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f'expected a number of at least 1, or "auto", got {text!r}')
-    return count
+    return int(text)
 
 
 def _inputs(paths: list[Path], out: Path) -> list[Path]:

@@ -63,10 +63,7 @@ class FolderDataset(Dataset[Sample]):
     def problems(self, min_regions: int = 1) -> list[str]:
         """Read everything and return one line for each file or pair that cannot be used.
 
-        Parameters
-        ----------
-        min_regions : int
-            A mask with fewer regions than this is a problem; training on regions needs 2.
+        A mask with fewer than `min_regions` regions is a problem; training on regions needs 2.
         """
         found = [f"{path}: {why}" for path, why in self._unusable]
         if not self.names:

@@ -64,10 +64,7 @@ class _Pairs(Dataset[Sample]):
 class RWTSD(_Pairs):
     """The Real-World Texture Segmentation Dataset: 256 photographs of 256×256, two textures each.
 
-    Parameters
-    ----------
-    root : path
-        The folder that holds `images/` and `masks/`: the whole set or any part of it.
+    `root` is the folder that holds `images/` and `masks/`: the whole set or any part of it.
     """
 
     title = "RWTSD"
@@ -81,12 +78,8 @@ class RWTSD(_Pairs):
 class SyntheticMultiRegion(_Pairs):
     """The synthetic multi-region set ("Synthetic Texture dataset" in the paper): gray Brodatz mosaics of 256×256.
 
-    Parameters
-    ----------
-    root : path
-        The folder that holds `images/`, `groundtruth/` and the lists of the splits.
-    split : {"train", "val", "test"}
-        42,000, 3,000 and 5,000 images in the full set, with three to five regions.
+    `root` is the folder that holds `images/`, `groundtruth/` and the lists of the splits. The splits "train", "val" and
+    "test" have 42,000, 3,000 and 5,000 images in the full set, with three to five regions.
     """
 
     title = "The synthetic multi-region set"
@@ -102,12 +95,8 @@ class SyntheticMultiRegion(_Pairs):
 class BSDS500(_Pairs):
     """The Berkeley Segmentation Data Set 500: photographs of 481×321 or 321×481 with four to nine annotators.
 
-    Parameters
-    ----------
-    root : path
-        The folder that holds `images/` and `groundTruth/`.
-    split : {"train", "val", "test"}
-        200, 100 and 200 images.
+    `root` is the folder that holds `images/` and `groundTruth/`. The splits "train", "val" and "test" have 200, 100 and
+    200 images.
     """
 
     title = "BSDS500"
@@ -127,11 +116,8 @@ class BSDS500(_Pairs):
 class OutexUS(Dataset[Sample]):
     """Outex_US_00000: 100 gray mosaics of 512×512, five textures each, with one truth for all.
 
-    Parameters
-    ----------
-    root : path
-        The unpacked suite: `ground_truth.ras` and a numbered folder a problem. Image formats other
-        than Sun raster are read under the same names.
+    `root` is the unpacked suite: `ground_truth.ras` and a numbered folder a problem. Image formats other than Sun
+    raster are read under the same names.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
@@ -159,10 +145,7 @@ class OutexUS(Dataset[Sample]):
 class TextureFolder(Dataset[Sample]):
     """The images of one folder, each a texture without truth: the Brodatz album or any other.
 
-    Parameters
-    ----------
-    root : path
-        The folder; files that are no images are left out.
+    Files in `root` that are no images are left out.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:

@@ -132,19 +132,10 @@ def region_curve(segmentations: Iterable[LabelMap], truth: Truth) -> RegionCurve
 
 
 def region_benchmark(curves: Iterable[RegionCurve], thresholds: Sequence[float] | Floats) -> RegionBenchmark:
-    """Collect the images' curves into the figures of the BSDS region benchmark.
+    """Collect the images' curves, all over the same thresholds, into the figures of the BSDS region benchmark.
 
-    Parameters
-    ----------
-    curves : iterable of RegionCurve
-        One an image, all over the same thresholds.
-    thresholds : sequence of float
-        Of the curves' entries; 1, 2, … for a list of segmentations.
-
-    Notes
-    -----
-    Covering pools the pixels of all images and annotators; the Rand index and the variation of
-    information are averaged over the images.
+    `thresholds` are those of the curves' entries; 1, 2, … for a list of segmentations. Covering pools the pixels of all
+    images and annotators; the Rand index and the variation of information are averaged over the images.
     """
     levels = np.asarray(thresholds, dtype=float)
     images = list(curves)
@@ -213,12 +204,8 @@ class BoundaryBenchmark:
 def boundary_curve(predicted: Iterable[Mask], true: Sequence[Mask], tolerance: float = TOLERANCE) -> Ints:
     """Match one image's boundary maps, one a threshold, with those of its annotators.
 
-    The maps are thin and boolean: `label_boundaries` of a segmentation, or `strength_boundaries`.
-
-    Returns
-    -------
-    ndarray, thresholds × 4
-        The counts of `BoundaryCounts`: matched true, true, matched predicted and predicted pixels.
+    The maps are thin and boolean: `label_boundaries` of a segmentation, or `strength_boundaries`. Returns counts,
+    thresholds × 4: matched true, true, matched predicted and predicted pixels.
     """
     if not len(true):
         raise ValueError("true is empty, expected at least one boundary map")
@@ -233,14 +220,9 @@ def boundary_curve(predicted: Iterable[Mask], true: Sequence[Mask], tolerance: f
 
 
 def boundary_benchmark(curves: Iterable[Ints], thresholds: Sequence[float] | Floats) -> BoundaryBenchmark:
-    """Collect the images' counts into the figures of the BSDS boundary benchmark.
+    """Collect the images' counts, from `boundary_curve`, into the figures of the BSDS boundary benchmark.
 
-    Parameters
-    ----------
-    curves : iterable of ndarray, thresholds × 4
-        One an image, from `boundary_curve`.
-    thresholds : sequence of float
-        Of the curves' rows; 1, 2, … for a list of segmentations.
+    `thresholds` are those of the curves' rows; 1, 2, … for a list of segmentations.
     """
     levels = np.asarray(thresholds, dtype=float)
     counts = list(curves)
