@@ -39,14 +39,10 @@ def kmeans_colour(image: Array, regions: int, seed: int = 0) -> Labels:
 
 
 def forest(image: Array, regions: int, seed: int = 0) -> Labels:
-    """scikit-image's trainable segmentation [1]_ with seeds of its own.
+    """scikit-image's "trainable segmentation using local features and random forests", with seeds of its own.
 
     A random forest on `multiscale_basic_features` learns from seeds and labels the rest. The seeds come from the image
     itself: see `sure_pixels`.
-
-    References
-    ----------
-    .. [1] "Trainable segmentation using local features and random forests" in scikit-image's gallery.
     """
     from skimage.future import fit_segmenter, predict_segmenter
     from sklearn.ensemble import RandomForestClassifier
@@ -74,11 +70,9 @@ def sure_pixels(values: Floats32, regions: int, rng: np.random.Generator) -> Lab
 
 
 def two_by_chan_vese(image: Array, regions: int, seed: int = 0) -> Labels:
-    """scikit-image's Chan–Vese [1]_: two regions of nearly constant gray value with a short boundary.
+    """scikit-image's Chan–Vese: two regions of nearly constant gray value with a short boundary.
 
-    References
-    ----------
-    .. [1] T. Chan and L. Vese, "Active contours without edges", IEEE Transactions on Image Processing 10(2), 2001.
+    T. Chan and L. Vese, "Active contours without edges", IEEE Transactions on Image Processing 10(2), 2001.
     """
     if regions != 2:
         raise ValueError(f"Chan–Vese finds 2 regions, regions is {regions}")

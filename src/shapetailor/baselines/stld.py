@@ -29,13 +29,6 @@ class STLD(nn.Module, Describer):
     The channels and scales α are those of the paper's layer f0 (40 numbers a pixel of a colour picture), with α in
     proportion to the picture's size. Each channel is divided by the standard deviation of its smoothed versions over
     the whole picture, so that strong and weak channels count alike.
-
-    Examples
-    --------
-    >>> stld = STLD(3)
-    >>> image = stld.prepare(torch.rand(1, 3, 32, 32))
-    >>> stld(image, torch.zeros(1, 32, 32, dtype=torch.long)).shape
-    torch.Size([1, 40, 32, 32])
     """
 
     stride = 1

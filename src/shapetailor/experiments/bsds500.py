@@ -232,17 +232,11 @@ def smooth_by_crf(labels: Labels, image: Array) -> Labels:
 
 
 def dense_crf(labels: Ints, image: RGB8, min_share: float) -> Ints:
-    """Let a dense CRF [1]_ decide about connected components below a share of the image, and smooth the boundaries.
+    """Let a dense CRF (Krähenbühl and Koltun, NIPS 2011) decide about connected components below a share of the image.
 
-    By the optional `pydensecrf2`, with the settings of that library's example [2]_. Pixels of small components are
-    unknown: they may become any region that has a large component. The others may change as well. Components that are
-    small even then go the way of `remove_small`. `labels` must not be negative.
-
-    References
-    ----------
-    .. [1] P. Krähenbühl and V. Koltun, "Efficient inference in fully connected CRFs with Gaussian edge potentials",
-       NIPS 2011.
-    .. [2] github.com/lucasb-eyer/pydensecrf, `examples/inference.py`.
+    By the optional `pydensecrf2`, with the settings of that library's `examples/inference.py`. Pixels of small
+    components are unknown: they may become any region that has a large component. The others may change as well.
+    Components that are small even then go the way of `remove_small`. `labels` must not be negative.
     """
     from pydensecrf.densecrf import DenseCRF2D
 

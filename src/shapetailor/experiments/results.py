@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 from tqdm import tqdm
@@ -18,13 +18,12 @@ from .._version import __version__
 from ..arrays import Labels
 from ..baselines import BASELINES, Baseline
 from ..bench.measure import machine
+from ..datasets import Sample
 from ..evaluate.evaluation import Evaluation
 from ..io.files import atomic
 from ..io.images import read_labels, write_labels
 from ..training.run_state import require_same_run
 from . import load
-
-Item = TypeVar("Item")
 
 #: Column → how it is printed, ↑ larger or ↓ smaller is better. Columns that are not listed print as they are.
 COLUMNS = {
@@ -89,11 +88,11 @@ class Context:
             write_labels(path, compute())
         return read_labels(path)
 
-    def watch(self, items: Sequence[Item], what: str) -> Iterator[Item]:
+    def watch(self, samples: Sequence[Sample], what: str) -> Iterator[Sample]:
         """Iterate with a progress bar."""
         if self.progress and not sys.stderr.isatty():
-            print(f"{what}: {len(items)} images", file=sys.stderr, flush=True)
-        yield from tqdm(items, desc=what, unit="image", disable=not (self.progress and sys.stderr.isatty()))
+            print(f"{what}: {len(samples)} images", file=sys.stderr, flush=True)
+        yield from tqdm(samples, desc=what, unit="image", disable=not (self.progress and sys.stderr.isatty()))
 
 
 @dataclass

@@ -31,21 +31,10 @@ MIN_SHARE, TRIES = 0.02, 20
 
 @dataclass(frozen=True, eq=False)
 class Warp:
-    """Where each pixel of a warped image comes from.
+    """Where each pixel of a warped image comes from."""
 
-    Examples
-    --------
-    >>> warp = rotation((2, 3), np.pi / 2)
-    >>> warp.image(np.array([[1, 2, 3], [4, 5, 6]]))
-    array([[3, 6],
-           [2, 5],
-           [1, 4]])
-    """
-
-    #: w(x) for every pixel x of the warped image, (2, H, W).
-    source: Floats
-    #: Height and width of the images that it warps.
-    original: Shape
+    source: Floats  #: w(x) for every pixel x of the warped image, (2, H, W)
+    original: Shape  #: height and width of the images that it warps
 
     @property
     def shape(self) -> Shape:

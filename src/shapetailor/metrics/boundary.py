@@ -31,15 +31,6 @@ class BoundaryScore(NamedTuple):
     f: float
 
 
-class BoundaryCounts(NamedTuple):
-    """Boundary pixels of one image, true ones summed over the annotators."""
-
-    matched_true: int
-    true: int
-    matched_predicted: int
-    predicted: int
-
-
 def boundary_f(
     prediction: LabelMap, truth: Truth, *, ignore: int | None = None, tolerance: float = TOLERANCE
 ) -> BoundaryScore:
@@ -82,11 +73,11 @@ def boundary_f(
     for annotator in as_truths(truth, labels.shape, ignore):
         judged = _judged(annotator, ignore)
         pairs.append((predicted & judged, label_boundaries(annotator) & judged))
-    counts = boundary_counts(pairs, tolerance)
-    if counts.true == counts.predicted == 0:
+    matched_true, all_true, matched_predicted, all_predicted = boundary_counts(pairs, tolerance)
+    if all_true == all_predicted == 0:
         return BoundaryScore(1.0, 1.0, 1.0)
-    precision = counts.matched_predicted / max(counts.predicted, 1)
-    recall = counts.matched_true / max(counts.true, 1)
+    precision = matched_predicted / max(all_predicted, 1)
+    recall = matched_true / max(all_true, 1)
     return BoundaryScore(precision, recall, float(f_measure(precision, recall)))
 
 
@@ -107,8 +98,11 @@ def label_boundaries(labels: LabelMap) -> Mask:
     return thinned
 
 
-def boundary_counts(pairs: Iterable[tuple[Mask, Mask]], tolerance: float = TOLERANCE) -> BoundaryCounts:
-    """Match thin (predicted, true) boundary maps, one pair an annotator, and count."""
+def boundary_counts(pairs: Iterable[tuple[Mask, Mask]], tolerance: float = TOLERANCE) -> tuple[int, int, int, int]:
+    """Match thin (predicted, true) boundary maps, one pair an annotator.
+
+    Returns the numbers of matched true, true (both summed over the annotators), matched predicted and predicted pixels.
+    """
     found: Mask | bool = False
     judged: Mask | bool = False
     matched_true = total_true = 0
@@ -117,7 +111,7 @@ def boundary_counts(pairs: Iterable[tuple[Mask, Mask]], tolerance: float = TOLER
         found, judged = found | hit, judged | predicted
         matched_true += int(recalled.sum())
         total_true += int(true.sum())
-    return BoundaryCounts(matched_true, total_true, int(np.sum(found)), int(np.sum(judged)))
+    return matched_true, total_true, int(np.sum(found)), int(np.sum(judged))
 
 
 def match_boundaries(predicted: Mask, true: Mask, tolerance: float = TOLERANCE) -> tuple[Mask, Mask]:
