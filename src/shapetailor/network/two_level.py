@@ -7,7 +7,6 @@ Distances add up, so that the second has only to correct the first.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -53,25 +52,26 @@ class TwoLevels:
         return torch.cat([rows, first], dim=1), row_of_pixel
 
 
-def averaged(describe: Callable[[Tensor], Tensor], prepared: Tensor, stride: int) -> Tensor:
-    """Return the mean of a network's descriptors over four positions of its grid of blocks, half a block apart.
+def describe_whole(net: STDNN, prepared: Tensor, positions: int) -> Tensor:
+    """Return a network's descriptors of whole pictures as one region, the mean over positions of its grid of blocks.
 
-    It is as long as the four are on average. Boundaries come to lie within half a block instead of a whole one.
+    The mean is as long as the descriptors are on average. Boundaries come to lie within a part of a block.
 
     Parameters
     ----------
-    describe : callable
-        Prepared pictures (B, C, H, W) → descriptors (B, D, H, W).
+    net : STDNN
     prepared : Tensor, (B, C, H, W)
-    stride : int
-        Side of the blocks.
+    positions : int
+        Positions of the grid along each side, the same part of a block apart; 1 describes once.
+
+    Returns
+    -------
+    Tensor, (B, D, H, W)
     """
-    half = stride // 2
-
-    def shifted(down: int, right: int) -> Tensor:
-        return describe(pad(prepared, (right, 0, down, 0), "replicate"))[:, :, down:, right:]
-
-    tasks = [partial(shifted, down, right) for down in (0, half) for right in (0, half)]
+    if positions == 1:
+        return _whole(net, prepared)
+    shifts = [net.stride * number // positions for number in range(positions)]
+    tasks = [partial(_whole, net, prepared, down, right) for down in shifts for right in shifts]
     if prepared.device.type == "cpu":  # passes side by side are faster than threads within each
         with without_torch():
             total, *others = in_threads(tasks)
@@ -81,5 +81,19 @@ def averaged(describe: Callable[[Tensor], Tensor], prepared: Tensor, stride: int
     for found in others:
         total += found
         length += found.square().sum(dim=1, keepdim=True).sqrt()
-    total *= length / 4 / total.square().sum(dim=1, keepdim=True).sqrt().clamp_min(1e-12)
+    total *= length / len(tasks) / total.square().sum(dim=1, keepdim=True).sqrt().clamp_min(1e-12)
     return total
+
+
+@torch.no_grad()  # here, since it holds for one thread
+def _whole(net: STDNN, prepared: Tensor, down: int = 0, right: int = 0) -> Tensor:
+    """Describe whole pictures that are shifted on the grid of blocks."""
+    picture = pad(prepared, (right, 0, down, 0), "replicate") if down or right else prepared
+    labels = torch.zeros(len(picture), *picture.shape[2:], dtype=torch.long, device=picture.device)
+    if net.stride <= 1:
+        found: Tensor = net(picture, labels)
+    else:  # from blocks to pixels in one step: the network's own way takes several times the memory
+        rows, row_of_pixel = net.compact(picture, labels)
+        pixels = rows.T.contiguous().index_select(1, row_of_pixel.flatten())
+        found = pixels.unflatten(1, row_of_pixel.shape).movedim(0, 1)
+    return found[:, :, down:, right:]

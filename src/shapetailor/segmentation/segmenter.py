@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from math import isqrt
-from typing import Any, Literal, Protocol, Self, get_args
+from typing import Any, Literal, Protocol, Self, cast, get_args
 
 import numpy as np
 import torch
@@ -16,7 +16,8 @@ from ..arrays import Floats32, Labels
 from ..evolution.config import EvolutionConfig
 from ..evolution.evolve import Callback, evolve
 from ..network.checkpoint import load_model
-from ..network.two_level import TwoLevels, averaged
+from ..network.stdnn import STDNN
+from ..network.two_level import TwoLevels, describe_whole
 from . import starts
 from .canvas import as_picture
 from .cleanup import remove_small
@@ -213,12 +214,7 @@ class Segmenter:
 
     def _whole(self, net: Describer, prepared: Tensor, fine: bool) -> Floats32:
         """Descriptors (D, H, W) of the whole picture as one region; with `fine`, in four positions of the blocks."""
-
-        def describe(picture: Tensor) -> Tensor:
-            return torch.from_numpy(self._describe(net, picture, np.zeros(picture.shape[2:], np.int64)))[None]
-
-        found = averaged(describe, prepared, net.stride) if fine else describe(prepared)
-        whole: Floats32 = found[0].numpy()
+        whole: Floats32 = describe_whole(cast(STDNN, net), prepared, 2 if fine else 1)[0].cpu().numpy()
         return whole
 
     def _describe(self, net: Describer, prepared: Tensor, labels: Labels) -> Floats32:
