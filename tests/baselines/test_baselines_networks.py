@@ -18,10 +18,18 @@ from hypothesis import strategies as st
 
 from shapetailor.baselines import RECIPES, FitSettings, cnn_recipes, trained, vision
 from shapetailor.baselines.cnn import CNN, load_cnn, load_pretrained, pretrained_file
-from shapetailor.baselines.cnn_training import largest_regions, matched_cross_entropy, turned_and_scaled
+from shapetailor.baselines.cnn_training import (
+    Schedule,
+    largest_regions,
+    matched_cross_entropy,
+    train_cnn,
+    turned_and_scaled,
+)
 from shapetailor.datasets import Sample
+from shapetailor.loss import separation_loss
 from shapetailor.network.stdnn import STDNN
-from shapetailor.training import augmentation as augment
+from shapetailor.training.corpus import read_corpus
+from shapetailor.training.loop import Loop
 
 needs_torchvision = pytest.mark.skipif(vision.missing() is not None, reason=str(vision.missing()))
 QUICK = FitSettings(quick=True)
@@ -57,12 +65,11 @@ def test_siamese_is_a_pointwise_network_of_smoothed_channels():
 
 
 def test_siamese_trains_and_is_found_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(augment, "MASKS", 4)
     method = RECIPES["siamese"].fit(samples(), tmp_path / "new", QUICK)
     assert method.parameters == 40 * 100 + 100 * 40 + 40 * 20 + 20 * 5 + (100 + 40 + 20 + 5)
     losses = [json.loads(line)["loss"] for line in (tmp_path / "new/siamese.log.jsonl").read_text().splitlines()]
     assert losses[-1] < losses[0]
-    monkeypatch.setattr("shapetailor.training._run", None)  # a second training would fail
+    monkeypatch.setattr(Loop, "take", None)  # a second training would fail
     again = RECIPES["siamese"].fit(samples(), tmp_path / "new", QUICK)
     image = samples()[0].image
     assert np.array_equal(again.segment(image, 2), method.segment(image, 2))
@@ -70,12 +77,53 @@ def test_siamese_trains_and_is_found_again(tmp_path, monkeypatch):
         RECIPES["siamese"].fit(samples(), tmp_path / "new", replace(QUICK, seed=1))
 
 
-def test_stdnn_trains_on_the_samples(tmp_path, monkeypatch):
-    monkeypatch.setattr(augment, "MASKS", 4)
+def test_stdnn_trains_on_the_samples(tmp_path):
     method = RECIPES["stdnn"].fit(samples(), tmp_path, QUICK)
     assert (tmp_path / "stdnn.safetensors").exists()
     assert method.title == "ST-DNN"
     assert method.segment(samples()[0].image, 2).shape == (48, 48)
+
+
+class SmallCNN(torch.nn.Module):
+    """Stands for torchvision's networks."""
+
+    architecture = "small"
+    prepare = staticmethod(lambda images: images)
+    bounded = staticmethod(lambda logits: torch.nn.functional.normalize(logits, dim=1))
+
+    def __init__(self):
+        super().__init__()
+        first, last = torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.Conv2d(8, 4, 1)
+        self.logits = torch.nn.Sequential(first, torch.nn.ReLU(), torch.nn.Dropout(0.2), last)
+
+
+@pytest.mark.parametrize("loss", ["ce", "loss"])
+def test_a_convolutional_network_learns_and_repeats_itself(loss, capsys):
+    corpus = read_corpus(samples(), 16)
+
+    def trained_net(steps):
+        torch.manual_seed(0)
+        net = SmallCNN()
+        train_cnn(net, corpus, loss, Schedule(16, steps, batch=4, learning_rate=1e-2), 0, "cpu", progress=True)
+        assert not net.training
+        return net
+
+    def measured(net):
+        logits = net.logits(corpus.images).detach()
+        if loss == "ce":
+            return float(matched_cross_entropy(logits, corpus.truths))
+        return float(separation_loss(net.bounded(logits), corpus.truths))
+
+    one, start = trained_net(30), trained_net(1)
+    assert "step 30/30: loss" in capsys.readouterr().err
+    assert measured(one) < 0.9 * measured(start)
+    assert torch.equal(one.logits[0].weight, trained_net(30).logits[0].weight)
+
+
+def test_a_diverging_convolutional_network_stops_with_advice():
+    schedule = Schedule(size=16, steps=20, batch=4, learning_rate=1e30)
+    with pytest.raises(ValueError, match=r"step \d+ failed, a lower learning_rate may help"):
+        train_cnn(SmallCNN(), read_corpus(samples(), 16), "ce", schedule, 0, "cpu", progress=False)
 
 
 @given(st.integers(0, 1000), st.integers(2, 4), st.integers(0, 2))

@@ -7,7 +7,7 @@ step draws its batch from there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +25,11 @@ class Blocks(NamedTuple):
     channels: Tensor
     regions: Tensor
     truths: Tensor
+
+    @classmethod
+    def joined(cls, parts: Iterable[Blocks]) -> Blocks:
+        """Join batches to one."""
+        return cls(*(torch.cat(each) for each in zip(*parts, strict=True)))
 
     def take(self, chosen: Tensor) -> Blocks:
         """Return some of the samples, in the types that the network wants."""
@@ -45,18 +50,20 @@ def blocks_of(net: STDNN, batch: Batch) -> Blocks:
 
 
 def fill_bank(
-    net: STDNN, batches: Batches, samples: int, batch: int, progress: Callable[[int], None] | None = None
+    net: STDNN, batches: Batches, samples: int, batch: int, progress: Callable[[int], object] = lambda made: None
 ) -> Blocks:
-    """Make `samples` augmented samples, sample k being number ``k % batch`` of the batch of step ``k // batch``."""
+    """Make `samples` augmented samples, sample k being number ``k % batch`` of the batch of step ``k // batch``.
+
+    `progress` is called with how many more are made.
+    """
     parts = []
     for step in range(-(-samples // batch)):
         numbers = range(min(batch, samples - step * batch))
         made = blocks_of(net, batches(step, numbers))
         # Half precision is a thousandth of a channel's spread: far less than the augmentation's own changes.
         parts.append(Blocks(made.channels.half(), made.regions.to(torch.int16), made.truths.to(torch.int16)))
-        if progress:
-            progress(min((step + 1) * batch, samples))
-    return Blocks(*(torch.cat(each) for each in zip(*parts, strict=True)))
+        progress(len(numbers))
+    return Blocks.joined(parts)
 
 
 def draw(bank: Blocks, seed: int, step: int, batch: int, share: range) -> Blocks:
