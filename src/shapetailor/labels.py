@@ -59,15 +59,13 @@ def _row_offset(regions: int, columns: int) -> int:
     return min(coprime, key=lambda step: abs(step - 0.382 * regions))
 
 
-def from_scribbles(scribbles: npt.ArrayLike, regions: int | None = None) -> Ints:
+def from_scribbles(scribbles: npt.ArrayLike) -> Ints:
     """Check a user's partial label map and return it as int64, with `UNMARKED` for every negative label.
 
     Parameters
     ----------
     scribbles : H×W integers
         The region's number where one is marked, negative elsewhere.
-    regions : int, optional
-        How many regions there are; by default as many as are marked.
 
     Raises
     ------
@@ -82,9 +80,7 @@ def from_scribbles(scribbles: npt.ArrayLike, regions: int | None = None) -> Ints
     present = np.unique(marks[marks >= 0])
     if not len(present):
         raise ValueError("scribbles mark no pixel; expected labels 0, 1, ... for the regions, negative elsewhere")
-    count = int(present[-1]) + 1 if regions is None else regions
-    if present[-1] >= count:
-        raise ValueError(f"scribbles mark region {present[-1]}, but {count} regions are numbered 0..{count - 1}")
+    count = int(present[-1]) + 1
     if len(present) < count:
         missing = np.setdiff1d(np.arange(min(count, len(present) + 20)), present)
         raise ValueError(f"scribbles must mark every region 0..{count - 1}; none marks {', '.join(map(str, missing))}")
@@ -131,19 +127,14 @@ def signed_distance(mask: Mask, limit: float = math.inf) -> Floats:
     return far
 
 
-def bounding_box(mask: Mask, margin: int = 0, multiple: int = 1) -> Box:
-    """Return the slices of the smallest box around `mask`, with a margin, clipped to the image.
-
-    With `multiple`, rows and columns start at a multiple of it and stop at one or at the image's end.
-    """
+def bounding_box(mask: Mask, margin: int = 0) -> Box:
+    """Return the slices of the smallest box around `mask`, with a margin, clipped to the image."""
     box = []
     for axis in (1, 0):
         hit = np.flatnonzero(mask.any(axis))
         if not len(hit):
             raise ValueError("mask must hold a pixel, got an empty one, which has no bounding box")
-        start, stop = max(int(hit[0]) - margin, 0), int(hit[-1]) + 1 + margin
-        stop = min(-(-stop // multiple) * multiple, len(mask) if axis else mask.shape[1])
-        box.append(slice(start // multiple * multiple, stop))
+        box.append(slice(max(int(hit[0]) - margin, 0), min(int(hit[-1]) + 1 + margin, mask.shape[1 - axis])))
     return box[0], box[1]
 
 
@@ -182,12 +173,3 @@ def relabel(labels: Ints) -> tuple[Ints, Ints]:
     """Number the regions that exist 0, 1, ... in their order; also return their former numbers."""
     former, renumbered = np.unique(labels, return_inverse=True)
     return renumbered.reshape(labels.shape).astype(np.int64), former.astype(np.int64)
-
-
-def same_partition(a: Ints, b: Ints) -> bool:
-    """Tell whether two label maps divide the image alike, whatever the numbers."""
-    if a.shape != b.shape:
-        return False
-    (first, of_a), (second, of_b) = relabel(a), relabel(b)
-    pairs = np.unique(first * len(of_b) + second)
-    return len(of_a) == len(of_b) == len(pairs)

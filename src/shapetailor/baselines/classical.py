@@ -15,7 +15,7 @@ from skimage.segmentation import chan_vese
 
 from ..arrays import Array, Floats32, Labels
 from ..datasets import Sample
-from ..segmentation.canvas import as_picture
+from ..io.intensity import Intensity
 from ..segmentation.starts import kmeans_start, region_means
 from .method import FitSettings, Method, Recipe
 
@@ -106,12 +106,13 @@ class ChanVese:
         """Evolve a checkerboard's level set; `seed` has no effect."""
         if regions != 2:
             raise ValueError(f"Chan–Vese finds 2 regions, regions is {regions}")
-        gray = as_picture(image, 1, image.size).values[0].astype(np.float64)
+        gray = _values(image).mean(axis=0).astype(np.float64)
         return np.asarray(chan_vese(gray, max_num_iter=CHAN_VESE_ITERATIONS), np.int64)
 
 
 def _values(image: Array) -> Values:
-    return as_picture(image, 1 if image.ndim == 2 else image.shape[2], image.size).values
+    values = Intensity()(image)
+    return values[None] if values.ndim == 2 else np.moveaxis(values, 2, 0)
 
 
 def _no_fit(method: Method, samples: Sequence[Sample], folder: Path, settings: FitSettings) -> Method:

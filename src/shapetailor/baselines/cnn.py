@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..network.checkpoint import read_tensors, write_tensors
+from ..network.describer import Describer
 from .vision import segmentation_network
 
 Head = Literal["softmax", "unit"]
@@ -27,7 +28,7 @@ BACKBONE = "resnet101"
 FORMAT, FORMAT_VERSION = "cnn", 1
 
 
-class CNN(nn.Module):
+class CNN(nn.Module, Describer):
     """A network's last layer, brought to the picture's size and bounded: the descriptor of each pixel.
 
     Parameters

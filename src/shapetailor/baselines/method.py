@@ -12,7 +12,8 @@ from torch import nn
 from ..arrays import Array, Labels
 from ..datasets import Sample
 from ..evolution.config import EvolutionConfig
-from ..segmentation.segmenter import Describer, Segmenter, Start
+from ..network.describer import Describer
+from ..segmentation.segmenter import Segmenter, Start
 
 
 class Method(Protocol):

@@ -19,13 +19,14 @@ from ..datasets import Sample
 from ..evolution.config import EvolutionConfig
 from ..network import features
 from ..network.config import STDNNConfig
+from ..network.describer import Describer
 from ..network.region_grid import Domain
 from .method import DescriptorMethod, FitSettings, Method, Recipe
 
 TOLERANCE = 1e-3
 
 
-class STLD(nn.Module):
+class STLD(nn.Module, Describer):
     """Colours, gray value and rectified oriented gradients, each smoothed at five scales inside its region.
 
     The channels and scales α are those of the paper's layer f0 (40 numbers a pixel of a colour picture), α following
@@ -50,8 +51,12 @@ class STLD(nn.Module):
 
     def __init__(self, image_channels: int, config: STDNNConfig | None = None) -> None:
         super().__init__()
-        self.image_channels = image_channels
         self.config = config or STDNNConfig(image_channels=image_channels, tol=TOLERANCE)
+
+    @property
+    def image_channels(self) -> int:
+        """Channels of the pictures that `prepare` takes."""
+        return self.config.image_channels
 
     def rescaled(self, resolution: int) -> STLD:
         """Return the same for pictures of another longest side."""

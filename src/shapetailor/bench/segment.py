@@ -26,6 +26,7 @@ from ..datasets.sample import Sample
 from ..datasets.textures import texture
 from ..evolution.config import EvolutionConfig
 from ..network.checkpoint import load_model
+from ..network.describer import Describer, Descriptors
 from ..network.stdnn import STDNN
 from ..poisson.solve import Backend
 from ..segmentation.segmenter import Segmenter
@@ -97,15 +98,34 @@ class Row:
         return self.area + self.whole
 
 
-class Counted:
-    """A network that lists the areas it is asked to describe; see `shapetailor.segmenter.Describer`.
+class Counted(Describer):
+    """A network that lists the areas it is asked to describe.
 
     Those of the whole picture as one region are listed apart.
     """
 
     def __init__(self, net: STDNN, areas: list[int], wholes: list[int]) -> None:
         self.net, self.areas, self.wholes = net, areas, wholes
-        self.image_channels, self.stride, self.prepare = net.image_channels, net.stride, net.prepare
+
+    def prepare(self, image: Tensor) -> Tensor:
+        """Preprocess as the network does."""
+        return self.net.prepare(image)
+
+    @property
+    def image_channels(self) -> int:
+        """Those of the network."""
+        return self.net.image_channels
+
+    @property
+    def stride(self) -> int:
+        """That of the network."""
+        return self.net.stride
+
+    @property
+    def descriptors(self) -> Descriptors:
+        """The network's forms, counted."""
+        blocks = self.stride > 1
+        return Descriptors(self, self.stride, self.compact if blocks else None, None if blocks else self.warm)
 
     def rescaled(self, resolution: int) -> Counted:
         """Return the network for another size; it adds to the same lists."""

@@ -1,4 +1,4 @@
-"""Shapes side by side on one canvas, so that many small regions cost one call of a network instead of many."""
+"""An atlas: regions packed side by side on one canvas, so that a network is called once for many of them."""
 
 from __future__ import annotations
 

@@ -31,14 +31,14 @@ class EvolutionConfig:
     tailored : bool
         Update the descriptors as the regions move. False keeps those of the whole image, for comparison.
     locality : float
-        How far the means a_i look from each pixel, as a share of the picture's longer side: `means.local_means`.
+        How far the means a_i look from each pixel, as a share of the picture's longer side: `local_means`.
         Infinite is the paper's, one mean for a region.
     rim : int
         How much along a region's boundary the means a_i leave out, since it may not belong to the region; in the unit
         of `reach`, and less than it. The paper's is 0.
     likeness : float
         When the regions have come to rest, pixels within reach of several go with those around them that look like
-        them, which weigh this much (`likeness.follow`, if `evolve` is told what is seen); 0: by their costs alone.
+        them, which weigh this much (`colour_crf.follow`, if `evolve` is given the colours); 0: by their costs alone.
     gradient : {"paper", "exact"}
         The paper's gradient takes the descriptors as given; the exact one adds how they change when the
         boundary's edges open and close, and needs descriptors that take `Edges`.

@@ -1,8 +1,8 @@
-"""What a region looks like near each of its pixels: means a_i that may vary along the region.
+"""Means a_i that vary along a region.
 
-The paper's a_i is the mean over the region. A photograph's regions are seldom that uniform (light falls off, a texture
-recedes), and along a boundary it is the region's look *there* that tells the two sides apart. With a finite reach σ,
-a_i(x) is the mean of the region's descriptors weighted by exp(−|x − y|²/2σ²); the paper's is the limit of large σ.
+The paper's a_i is the mean over the region, but light and texture change along the regions of a photograph. With a
+finite σ, a_i(x) is the mean of the region's descriptors weighted by exp(−|x − y|²/2σ²); the paper's is the limit of
+large σ.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Regions as shapes: boxes around them, dilations, and the smooth indicators φ_i of Alg. 2 along their boundaries."""
+"""A region's shape: its box, its dilation, and the smooth indicator φ_i of Alg. 2 along its boundary."""
 
 from __future__ import annotations
 

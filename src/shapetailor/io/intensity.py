@@ -45,7 +45,7 @@ class Intensity:
         numbers = all(isinstance(each, (int, float)) for each in (self.black, self.white))
         if not numbers or not 0 <= self.black < self.white <= 100:
             raise ValueError(
-                f"black and white must be percentiles with 0 <= black < white <= 100, got {self.black!r}, {self.white!r}"
+                f"black and white must be percentiles, black below white, got {self.black!r}, {self.white!r}"
             )
 
     @classmethod
@@ -61,12 +61,12 @@ class Intensity:
         """Return the stored numbers that become 0 and 1; values that are not finite do not count."""
         if stored.dtype == np.uint8:
             return 0.0, 255.0
-        values = stored.reshape(-1).astype(np.float32)
         if stored.dtype.kind == "f":
-            values = values[np.isfinite(values)]
-            if not values.size or (values.min() >= 0 and values.max() <= 1):
+            finite = np.isfinite(stored)
+            if stored.min(where=finite, initial=0.0) >= 0 and stored.max(where=finite, initial=1.0) <= 1:
                 return 0.0, 1.0
-        low, high = np.percentile(values[:: max(1, values.size // SAMPLE)], [self.black, self.white])
+        values = stored.reshape(-1)[:: max(1, stored.size // SAMPLE)].astype(np.float32)
+        low, high = np.percentile(values[np.isfinite(values)], [self.black, self.white])
         return float(low), float(high)
 
     def __call__(self, stored: Array) -> Floats32:

@@ -8,12 +8,14 @@ Distances add up, so that the second has only to correct the first.
 from __future__ import annotations
 
 from functools import partial
+from itertools import product
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from ..parallel import in_threads, without_torch
+from .describer import Describer, Descriptors
 from .stdnn import STDNN
 
 
@@ -31,9 +33,14 @@ class TwoLevels:
     def __init__(self, fine: STDNN, planes: int) -> None:
         self.fine, self.planes, self.stride = fine, planes, fine.stride
 
+    @property
+    def descriptors(self) -> Descriptors:
+        """The forms in which a segmentation may ask for descriptors."""
+        return Descriptors(self, self.stride, self.compact)
+
     def prepare(self, image: Tensor, first: Tensor) -> Tensor:
         """Join a whole picture (1, C, H, W) and its descriptors by the first network, (planes, H, W)."""
-        return torch.cat([self.fine.prepare(image), first[None].to(image)], dim=1)
+        return torch.cat([self.fine.prepare(image), first[None]], dim=1)
 
     def __call__(self, image: Tensor, labels: Tensor) -> Tensor:
         """Prepared picture and labels (1, H, W) in, descriptors (1, D + planes, H, W) out; zero outside."""
@@ -52,26 +59,39 @@ class TwoLevels:
         return torch.cat([rows, first], dim=1), row_of_pixel
 
 
-def describe_whole(net: STDNN, prepared: Tensor, positions: int) -> Tensor:
-    """Return a network's descriptors of whole pictures as one region, the mean over positions of its grid of blocks.
+def describe(net: Describer, prepared: Tensor, labels: Tensor) -> Tensor:
+    """Compute a network's descriptors (B, D, H, W) without a gradient, in little more memory than they take."""
+    with torch.no_grad():
+        if net.descriptors.blocks is None:
+            return net(prepared, labels)
+        rows, row_of_pixel = net.descriptors.blocks(prepared, labels)
+    pixels = rows.new_empty(len(labels), rows.shape[1], *labels.shape[1:])
+    for channel, values in enumerate(rows.T.contiguous()):
+        pixels[:, channel] = values[row_of_pixel]
+    return pixels
 
-    The mean is as long as the descriptors are on average. Boundaries come to lie within a part of a block.
+
+def describe_whole(net: Describer, prepared: Tensor, positions: int = 1) -> Tensor:
+    """Compute descriptors (B, D, H, W) of whole pictures, each as one region.
 
     Parameters
     ----------
-    net : STDNN
+    net : Describer
     prepared : Tensor, (B, C, H, W)
     positions : int
-        Positions of the grid along each side, the same part of a block apart; 1 describes once.
-
-    Returns
-    -------
-    Tensor, (B, D, H, W)
+        Positions of the grid of blocks along each side whose descriptors are averaged: with two of them boundaries come
+        to lie within half a block instead of a whole one. The mean is as long as the descriptors are on average.
     """
+
+    def shifted(down: int, right: int) -> Tensor:
+        moved = pad(prepared, (right, 0, down, 0), "replicate") if down or right else prepared
+        one = torch.zeros(len(moved), *moved.shape[2:], dtype=torch.long, device=moved.device)
+        return describe(net, moved, one)[:, :, down:, right:]
+
+    shifts = [number * net.stride // positions for number in range(positions)]
+    tasks = [partial(shifted, down, right) for down, right in product(shifts, shifts)]
     if positions == 1:
-        return _whole(net, prepared)
-    shifts = [net.stride * number // positions for number in range(positions)]
-    tasks = [partial(_whole, net, prepared, down, right) for down in shifts for right in shifts]
+        return tasks[0]()
     if prepared.device.type == "cpu":  # passes side by side are faster than threads within each
         with without_torch():
             total, *others = in_threads(tasks)
@@ -83,17 +103,3 @@ def describe_whole(net: STDNN, prepared: Tensor, positions: int) -> Tensor:
         length += found.square().sum(dim=1, keepdim=True).sqrt()
     total *= length / len(tasks) / total.square().sum(dim=1, keepdim=True).sqrt().clamp_min(1e-12)
     return total
-
-
-@torch.no_grad()  # here, since it holds for one thread
-def _whole(net: STDNN, prepared: Tensor, down: int = 0, right: int = 0) -> Tensor:
-    """Describe whole pictures that are shifted on the grid of blocks."""
-    picture = pad(prepared, (right, 0, down, 0), "replicate") if down or right else prepared
-    labels = torch.zeros(len(picture), *picture.shape[2:], dtype=torch.long, device=picture.device)
-    if net.stride <= 1:
-        found: Tensor = net(picture, labels)
-    else:  # from blocks to pixels in one step: the network's own way takes several times the memory
-        rows, row_of_pixel = net.compact(picture, labels)
-        pixels = rows.T.contiguous().index_select(1, row_of_pixel.flatten())
-        found = pixels.unflatten(1, row_of_pixel.shape).movedim(0, 1)
-    return found[:, :, down:, right:]

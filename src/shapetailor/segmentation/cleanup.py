@@ -8,10 +8,20 @@ from collections import Counter
 import numpy as np
 from skimage.measure import label as connected_components
 
-from ..arrays import Array, Floats32, Ints, Mask
+from ..arrays import Array, Floats32, Ints, Labels, Mask
+from ..labels import smooth_boundaries
 
 #: Of the dense CRF: probability that a label given is right, and mean-field iterations (pydensecrf's own example).
 CERTAINTY, CRF_ITERATIONS = 0.7, 5
+
+
+def finish(labels: Labels, fixed: Labels | None, radius: float, min_share: float) -> Labels:
+    """Smooth away what is narrower than a radius of one pixel or more, and small pieces; marked pixels stay."""
+    if radius >= 1:
+        labels = smooth_boundaries(labels, radius)
+    if fixed is None:
+        return remove_small(labels, min_share)[0]
+    return np.where(fixed >= 0, fixed, labels)
 
 
 def remove_small(labels: Ints, min_share: float = 0.02) -> tuple[Ints, tuple[int, ...]]:
