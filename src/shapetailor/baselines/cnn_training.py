@@ -40,20 +40,10 @@ QUICK = Schedule(size=64, steps=2, batch=2)
 
 
 def train_cnn(net: CNN, corpus: Corpus, loss: Loss, schedule: Schedule, seed: int, device: str, progress: bool) -> None:
-    """Train a network in place, by AdamW at a rate that falls along half a cosine.
+    """Train a network in place on images of the schedule's size; gray ones are repeated to three channels.
 
-    Parameters
-    ----------
-    net : CNN
-    corpus : Corpus
-        Images of the schedule's size; gray ones are repeated to three channels.
-    loss : {"ce", "loss"}
-        `matched_cross_entropy` of the logits, or of the descriptors the loss that our ST-DNN is trained by.
-    schedule : Schedule
-    seed : int
-        Of batches, augmentation and dropout.
-    device : str
-    progress : bool
+    The loss is `matched_cross_entropy` of the logits, or of the descriptors the loss that our ST-DNN is trained by.
+    The seed is of batches, augmentation and dropout.
     """
     rng = np.random.default_rng([7, seed])
     place = torch.device(device)
@@ -82,10 +72,9 @@ def _loss(net: CNN, images: Tensor, truths: Tensor, loss: Loss) -> Tensor:
 def matched_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """Cross-entropy against regions whose names mean nothing.
 
-    Textures have no classes: which of two regions is "1" is the annotator's whim. Each image's regions are therefore
-    named anew, by the one-to-one assignment of regions to classes that has the least cross-entropy. Every region of an
-    image weighs the same, as in `eq:loss`. Pixels with negative labels do not count; an image has at most as many
-    regions as there are classes.
+    Textures have no classes. Each image's regions are named anew, by the one-to-one assignment of regions to classes
+    that has the least cross-entropy. Every region of an image weighs the same, as in `eq:loss`. Pixels with negative
+    labels do not count; an image has at most as many regions as there are classes.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What the network is shown while it trains: photographs and mosaics, and regions right and wrong.
+"""Augmentation: photographs and mosaics, and the regions that descriptors are computed in.
 
 Sample `index` of step `step` depends on the seed and these two numbers alone, so that a resumed run, or one shared by
 several processes, sees the same batches as any other.
@@ -6,9 +6,8 @@ several processes, sees the same batches as any other.
 *Photographs* are turned, mirrored and lightly changed in brightness, contrast and tint. *Mosaics* fill random smooth
 regions with textures cut from the training images' own regions, turned, scaled and changed likewise. Several folders
 are drawn from equally often, and a mosaic has the textures of one: gray ones beside coloured ones would be too easy.
-*Perturbed regions* are those that descriptors meet when an image is segmented: the whole image, boxes, the truth with a
-region grown or with its boundaries moved. They say where descriptors are computed; the loss compares with the true
-regions still.
+*Perturbed regions* are what descriptors meet when an image is segmented: the whole image, boxes, the truth with a
+region grown or with its boundaries moved. The loss compares with the true regions all the same.
 """
 
 from __future__ import annotations
@@ -48,9 +47,6 @@ class Batches:
 
     Parameters
     ----------
-    corpus : Corpus
-        The training images.
-    seed : int
     mosaics : bool
         Make half of the samples mosaics; turn and mirror the photographs, and change their tones, too.
     perturb : bool
@@ -102,16 +98,7 @@ class Batches:
 def cut_textures(images: Tensor, rectangles: np.ndarray, rng: np.random.Generator) -> Tensor:
     """Fill a whole picture from each rectangle of `images`, turned and scaled at random, mirrored at its edges.
 
-    Parameters
-    ----------
-    images : Tensor, (N, C, S, S)
-    rectangles : ndarray, (K, 5)
-        Number of an image, and in it top, left, height and width.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    Tensor, (K, C, S, S)
+    Images (N, C, S, S) and rectangles (K, 5), as `Corpus.textures` returns them, give (K, C, S, S).
     """
     size, device = images.shape[-1], images.device
     number, top, left, height, width = rectangles.T
@@ -155,14 +142,7 @@ def change_tones(images: Tensor, rng: np.random.Generator) -> Tensor:
 
 
 def perturbed_regions(truth: Tensor, rng: np.random.Generator) -> Tensor:
-    """Draw regions for the descriptors of an image: see `KINDS`.
-
-    Parameters
-    ----------
-    truth : integer Tensor, (S, S)
-        The true regions, -1 where there is none.
-    rng : numpy.random.Generator
-    """
+    """Draw regions (S, S) for the descriptors of an image from its true ones: see `KINDS`."""
     kind = rng.choice(list(KINDS), p=list(KINDS.values()))
     if kind == "whole":
         return torch.zeros_like(truth)

@@ -36,34 +36,17 @@ TOGETHER = 16
 
 
 class Pairs(NamedTuple):
-    """Samples: n pictures of S×S pixels, and two regions each on the second network's grid of h×h blocks.
+    """Samples: n pictures of S×S pixels, and two regions each on the second network's grid of h×h blocks."""
 
-    Attributes
-    ----------
-    images, truths, regions : Tensor, (n, C, S, S), (n, S, S), (n, S, S)
-    names : Tensor, (n, 2)
-        Which of the regions the two are.
-    channels : Tensor, (n, 2, C', h, h)
-        The second network's channels inside each of D(R_i), D(R_j).
-    inside : Tensor, (n, 2, h, h)
-        The blocks of these; negative outside.
-    own : Tensor, (n, 2, h, h)
-        Share of each block that is in the cores of R_i, R_j.
-    first : Tensor, (n, 2, h, h)
-        The first network's costs ‖F − a_i‖².
-    target : Tensor, (n, h, h)
-        0 or 1 where both reach: which of the two is right; −1 elsewhere, and where neither is.
-    """
-
-    images: Tensor
-    truths: Tensor
-    regions: Tensor
-    names: Tensor
-    channels: Tensor
-    inside: Tensor
-    own: Tensor
-    first: Tensor
-    target: Tensor
+    images: Tensor  # (n, C, S, S)
+    truths: Tensor  # (n, S, S)
+    regions: Tensor  # (n, S, S)
+    names: Tensor  # (n, 2): which of the regions the two are
+    channels: Tensor  # (n, 2, C', h, h): the second network's, inside each of D(R_i), D(R_j)
+    inside: Tensor  # (n, 2, h, h): the blocks of these; negative outside
+    own: Tensor  # (n, 2, h, h): share of each block that is in the cores of R_i, R_j
+    first: Tensor  # (n, 2, h, h): the first network's costs ‖F − a_i‖²
+    target: Tensor  # (n, h, h): which of the two is right, 0 or 1, where both reach; −1 elsewhere, or if neither is
 
     @classmethod
     def joined(cls, parts: Iterable[Pairs]) -> Pairs:
@@ -81,23 +64,12 @@ class Pairs(NamedTuple):
 
 @dataclass(frozen=True)
 class PairMaker:
-    """Makes samples for two networks.
-
-    Attributes
-    ----------
-    first, fine : STDNN
-        The trained network, and the second one, of which only the channels count.
-    evolution : EvolutionConfig
-        The evolution that the second one is trained for. Its reach, rim and locality count; reach and rim in the
-        second one's blocks.
-    positions : int
-        Of the first one's grid of blocks, as in `Usage`.
-    """
+    """Makes samples for two networks."""
 
     first: STDNN
-    fine: STDNN
-    evolution: EvolutionConfig
-    positions: int
+    fine: STDNN  # only its channels count
+    evolution: EvolutionConfig  # what the second is trained for: reach and rim, in its blocks, and locality
+    positions: int  # of the first one's grid of blocks, as in `Usage`
 
     @torch.no_grad()
     def make(

@@ -29,22 +29,12 @@ Data = str | os.PathLike[str] | Samples | list[str | os.PathLike[str]]
 
 @dataclass(frozen=True)
 class Corpus:
-    """Images with their true regions.
+    """Images with their true regions."""
 
-    Attributes
-    ----------
-    images : Tensor, (N, C, S, S), float32
-    truths : Tensor, (N, S, S), int64
-        -1 where a pixel is in no region.
-    names : tuple of str
-    folders : tuple of int
-        Which of several folders each image is from; empty if there is one.
-    """
-
-    images: Tensor
-    truths: Tensor
+    images: Tensor  # (N, C, S, S), float32
+    truths: Tensor  # (N, S, S), int64; -1 where a pixel is in no region
     names: tuple[str, ...]
-    folders: tuple[int, ...] = ()
+    folders: tuple[int, ...] = ()  # which of several folders each image is from; empty if there is one
 
     @property
     def groups(self) -> list[list[int]]:
@@ -83,10 +73,7 @@ class Corpus:
     def textures(self) -> Ints:
         """Find the textures to make mosaics of: in every region the greatest rectangle, unless it is small.
 
-        Returns
-        -------
-        ndarray, (M, 5)
-            Number of the image, and in it top, left, height and width.
+        Rows of (M, 5) are the number of the image, and in it top, left, height and width.
         """
         cell = max(1, self.size // CELLS)
         found = []

@@ -1,16 +1,4 @@
-"""The training loop: steps of AdamW with a schedule, validations, a log, and states from which a stopped run goes on.
-
-A training goes through the steps and says of each what the loss is:
-
->>> net = torch.nn.Linear(1, 1)
->>> loop = Loop(net, Pace(steps=4, learning_rate=0.1, every=2))
->>> for step in loop:
-...     loop.take(lambda: net(torch.ones(1, 1)).square().mean())
-...     if loop.due:
-...         loop.record({})
->>> [record["step"] for record in loop.state.records]
-[2, 4]
-"""
+"""The training loop: steps of AdamW with a schedule, validations, a log, and states to resume from."""
 
 from __future__ import annotations
 
@@ -62,29 +50,29 @@ def gradients(net: Module, loss: Callable[[], Tensor], processes: Processes) -> 
 
 
 class Loop:
-    """The steps of one training.
+    """The steps of one training; all parameters of `net` are trained, in place.
 
     Parameters
     ----------
-    net : Module
-        All its parameters are trained, in place.
-    pace : Pace
     out : path, optional
-        The model to be made. Beside it lie the log, ``NAME.log.jsonl``, and the state, ``NAME.resume.safetensors``.
-        Without it nothing is written.
+        The model to be made. Log and state lie beside it; without it nothing is written.
     run : mapping
         What the training depends on, of JSON's types: a state of another run is not resumed.
     resume : bool
         Go on from the state that a stopped run has left, if there is one.
     processes : Processes, optional
         Those that share each batch. The first one writes.
-    title : str
-        Of the progress bar.
-    progress : bool
 
-    Attributes
-    ----------
-    state : State
+    Examples
+    --------
+    >>> net = torch.nn.Linear(1, 1)
+    >>> loop = Loop(net, Pace(steps=4, learning_rate=0.1, every=2))
+    >>> for step in loop:
+    ...     loop.take(lambda: net(torch.ones(1, 1)).square().mean())
+    ...     if loop.due:
+    ...         loop.record({})
+    >>> [record["step"] for record in loop.state.records]
+    [2, 4]
     """
 
     def __init__(
@@ -114,7 +102,9 @@ class Loop:
         records = self.state.records
         self._began = perf_counter() - (records[-1]["seconds"] if records else 0.0)
         if self.writes:
-            with atomic(self._log) as temporary:  # a stopped run may have logged more than it saved
+            with atomic(
+                self.writes.with_suffix(".log.jsonl")
+            ) as temporary:  # a stopped run may have logged more than it saved
                 temporary.write_text("".join(json.dumps(each) + "\n" for each in records))
         with progress_bar(self.title, self.pace.steps, self.shown, self.state.step) as self._bar:
             for step in range(self.state.step, self.pace.steps):
@@ -158,11 +148,6 @@ class Loop:
             left = seconds * (self.pace.steps / done - 1)
             print(f"step {done}/{self.pace.steps}: {text}, {left:.0f} s left", file=sys.stderr, flush=True)
         if self.writes:
-            with self._log.open("a") as file:
+            with self.writes.with_suffix(".log.jsonl").open("a") as file:
                 file.write(json.dumps(state.records[-1]) + "\n")
             save_state(state_path(self.writes), state, self.net, self.optimizer, self.run)
-
-    @property
-    def _log(self) -> Path:
-        assert self.writes is not None
-        return self.writes.with_suffix(".log.jsonl")

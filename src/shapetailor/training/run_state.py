@@ -58,17 +58,17 @@ def load_state(path: Path, net: Module, optimizer: Optimizer, run: Mapping[str, 
     """Read a state into `net` and `optimizer`; a ValueError says how `run` differs from the run that wrote it."""
     tensors, header = read_tensors(path, FORMAT, FORMAT_VERSION)
     require_same_run(path, header["run"], run)
-    parts: dict[str, dict[str, Tensor]] = {"net": {}, "best": {}, "optimizer": {}}
-    for name, each in tensors.items():
-        part, _, rest = name.partition(".")
-        parts[part][rest] = each
-    net.load_state_dict(parts["net"])
     moments: dict[int, dict[str, Tensor]] = {}
-    for name, each in parts["optimizer"].items():
+    for name, each in _under("optimizer.", tensors).items():
         index, _, moment = name.partition(".")
         moments.setdefault(int(index), {})[moment] = each
+    net.load_state_dict(_under("net.", tensors))
     optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
-    return State(best_weights=parts["best"], **header["progress"])
+    return State(best_weights=_under("best.", tensors), **header["progress"])
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): each for name, each in tensors.items() if name.startswith(prefix)}
 
 
 def starting_state(out: Path, net: Module, optimizer: Optimizer, run: Mapping[str, Any], resume: bool) -> State:
@@ -92,7 +92,7 @@ def finished(out: Path, run: Mapping[str, Any], resume: bool) -> Model | None:
 
 def require_same_run(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raise a ValueError that names the settings in which a run on the disk and the one asked for differ."""
-    old, new = dict(_leaves(before)), dict(_leaves(json.loads(json.dumps(now))))  # tuples become lists, as on disk
+    old, new = _leaves(before), _leaves(json.loads(json.dumps(now)))  # tuples become lists, as on disk
     changed = [f"{key}: {old.get(key)} → {new.get(key)}" for key in sorted(old | new) if old.get(key) != new.get(key)]
     if changed:
         raise ValueError(f"{path} belongs to another run and cannot be resumed; changed are " + "; ".join(changed))
@@ -117,12 +117,8 @@ def probe(out: Path, net: Module) -> None:
             trial.unlink(missing_ok=True)
 
 
-def _leaves(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+def _leaves(tree: Any, name: str = "") -> dict[str, Any]:
     """Flatten nested settings to dotted names and their values."""
-    found: list[tuple[str, Any]] = []
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            found += _leaves(value, f"{prefix}{key}.")
-        else:
-            found.append((f"{prefix}{key}", value))
-    return found
+    if not isinstance(tree, Mapping):
+        return {name: tree}
+    return {leaf: value for key in tree for leaf, value in _leaves(tree[key], f"{name}.{key}".lstrip(".")).items()}

@@ -1,8 +1,7 @@
 """Training samples as the network's layers take them: channels of blocks, made once and used many times.
 
-Nothing is learnt before the channels of f0, so a sample's channels do not change while the weights do. They are also
-the greater part of a step's work, and small once pooled; so a bank of augmented samples is made at the start and every
-step draws its batch from there.
+A sample's channels do not change while the weights do, take the greater part of a step's work, and are small once
+pooled. So a bank of augmented samples is made at the start, and every step draws its batch from there.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ over both networks. Half-way the regions of some samples are moved as the networ
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -42,11 +42,7 @@ HELD_OUT = 48
 
 #: The second network: as the first one's recipe, on blocks of 2×2 pixels, with 26 thousand weights.
 FINE = replace(
-    recipe("texture").network,
-    scales=(0.5, 3.0, 12.0, 50.0),
-    widths=(48, 32, 16),
-    alpha=(0.5, 2.0, 8.0),
-    stride=2,
+    recipe("texture").network, scales=(0.5, 3.0, 12.0, 50.0), widths=(48, 32, 16), alpha=(0.5, 2.0, 8.0), stride=2
 )
 #: How two networks are used.
 USUAL = Usage.usual(4, two_networks=True)
@@ -56,30 +52,23 @@ USUAL = Usage.usual(4, two_networks=True)
 class SharpenConfig:
     """All that it depends on besides model and data; kept in the model's file.
 
+    What is not described here is as in `TrainConfig`.
+
     Attributes
     ----------
     network : STDNNConfig
         The second network.
     near, far : EvolutionConfig
         How regions will move by both networks, see `Usage`. The second one is trained for `near`.
-    size : int
-        Images are resized to this many pixels a side.
-    steps, batch : int
-        Optimiser steps, and pairs of regions in each.
-    samples : int
-        Pairs made at the start, from which every batch is drawn.
-    learning_rate, weight_decay : float
-        Of AdamW, as in `TrainConfig`.
-    most : int or None
-        Images taken from each folder, at most.
+    batch, samples : int
+        Pairs of regions in a step; pairs made at the start, from which every batch is drawn.
     validation_share : float
         Of the images, held out. With the first training's data, seed and share these are the same images.
     save_every : int
         Steps between two states to resume from.
-    seed : int
     """
 
-    network: STDNNConfig = field(default=FINE)
+    network: STDNNConfig = FINE
     near: EvolutionConfig = USUAL.near
     far: EvolutionConfig = USUAL.far
     size: int = 256
@@ -120,10 +109,8 @@ def sharpen(
     ----------
     model : str or path
         A trained model. One that has a second network already gets a new one.
-    data, ignore, resume, device, progress
-        As for `training.train`.
-    out : path
-        The file to write.
+    data, out, ignore, resume, device, progress
+        As for `train`.
     config : SharpenConfig, optional
 
     Returns
@@ -156,7 +143,9 @@ def sharpen(
         pairs = maker.make(batches, config.samples, config.seed, bar.update)
     batches = Batches(held_out, config.seed, mosaics=False, perturb=False)
     judged = maker.make(batches, min(HELD_OUT, config.samples), config.seed + 1)
-    fine.set_statistics(*_statistics(pairs))
+    few = pairs.take(slice(200))
+    values = few.channels.movedim(2, 0)[:, few.inside >= 0].double()
+    fine.set_statistics(values.mean(dim=1), values.std(dim=1))
     half = config.steps // 2
     if loop.state.step > half:
         halfway = STDNN(fine.config).to(place)
@@ -194,12 +183,6 @@ def _colours(corpus: Corpus, channels: int) -> Corpus:
     if have not in (1, channels):
         raise ValueError(f"the data must have images of {channels} channels, as the model wants; got {have}")
     return replace(corpus, images=corpus.images.expand(-1, channels, -1, -1))
-
-
-def _statistics(pairs: Pairs) -> tuple[Tensor, Tensor]:
-    few = pairs.take(slice(200))
-    values = few.channels.movedim(2, 0)[:, few.inside >= 0].double()
-    return values.mean(dim=1), values.std(dim=1)
 
 
 @torch.no_grad()
@@ -247,19 +230,9 @@ def choice_loss(cost: Tensor, target: Tensor) -> Tensor:
 
 @torch.no_grad()
 def judge(fine: STDNN, pairs: Pairs, locality: float) -> dict[str, float]:
-    """Return the loss of held-out samples, and the share of contested blocks that go to the right region.
-
-    Once by both networks, and once by the first alone.
-    """
-    losses, right = [], []
-    for now in pairs.split(8):
-        cost = costs(fine, now, locality)
-        losses.append(len(now.names) * choice_loss(cost, now.target))
-        contested = now.target >= 0
-        right.append(
-            torch.stack([((c[:, 0] > c[:, 1]) == (now.target == 1))[contested].sum() for c in (cost, now.first)])
-        )
-    total = max(1, int((pairs.target >= 0).sum()))
-    both, alone = (torch.stack(right).sum(dim=0).double() / total).tolist()
-    loss = float(torch.stack(losses).sum()) / len(pairs.names)
-    return {"validation_loss": loss, "right": both, "right_by_first": alone}
+    """Return the loss of samples, and the share of contested blocks that both networks, and the first, get right."""
+    cost = torch.cat([costs(fine, few, locality) for few in pairs.split(TOGETHER)])
+    contested, second = pairs.target >= 0, pairs.target == 1
+    right = [((each[:, 0] > each[:, 1]) == second)[contested].sum() for each in (cost, pairs.first)]
+    both, alone = (int(each) / max(1, int(contested.sum())) for each in right)
+    return {"validation_loss": float(choice_loss(cost, pairs.target)), "right": both, "right_by_first": alone}
