@@ -19,18 +19,11 @@ UNMARKED = -1
 
 
 def boxes(shape: tuple[int, int], regions: int, per_side: int = 8) -> Ints:
-    """Tessellate the image by boxes that belong to the regions in turn, so that each is spread over the image.
+    """Tessellate an image of this height and width by boxes that belong to the regions in turn.
 
     Two regions make a checkerboard. With more, a row of boxes runs through the regions in order, and the
-    next row starts further on, so that columns run through all of them too.
-
-    Parameters
-    ----------
-    shape : (int, int)
-        Height and width of the image.
-    regions : int
-    per_side : int
-        Boxes along each side; an image with fewer pixels than that gets a box a pixel.
+    next row starts further on, so that columns run through all of them too. An image of fewer pixels than `per_side`
+    gets a box a pixel.
 
     Examples
     --------
@@ -60,18 +53,7 @@ def _row_offset(regions: int, columns: int) -> int:
 
 
 def from_scribbles(scribbles: npt.ArrayLike) -> Ints:
-    """Check a user's partial label map and return it as int64, with `UNMARKED` for every negative label.
-
-    Parameters
-    ----------
-    scribbles : H×W integers
-        The region's number where one is marked, negative elsewhere.
-
-    Raises
-    ------
-    ValueError
-        A region has no mark; the message names it.
-    """
+    """Check a user's partial label map and return it as int64, with `UNMARKED` for every negative label."""
     marks = np.asarray(scribbles)
     if marks.dtype.kind not in "iu":
         raise TypeError(f"scribbles must hold integer labels, got dtype {marks.dtype}")

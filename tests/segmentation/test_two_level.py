@@ -16,7 +16,7 @@ from shapetailor.evolution.local_means import cell_side, local_means
 from shapetailor.evolution.region_costs import Tailor
 from shapetailor.network.checkpoint import load_model, save_model
 from shapetailor.network.config import STDNNConfig
-from shapetailor.network.describer import Describer
+from shapetailor.network.describer import Describer, Descriptors
 from shapetailor.network.two_level import TwoLevels, describe_whole
 
 SMALL = STDNNConfig(
@@ -74,7 +74,7 @@ def test_costs_with_local_means_are_those_of_all_pairs():
     def values(image, maps):
         return image * (maps >= 0)[:, None]
 
-    regions = Tailor(torch.from_numpy(gray)[None, None], values, 2, 1, sigma=3.0).start(labels)
+    regions = Tailor(torch.from_numpy(gray)[None, None], Descriptors(values), 2, sigma=3.0).start(labels)
     for number, region in regions.items():
         # The region's box is wider than the region by its reach.
         columns = slice(0, 8) if number == 0 else slice(4, 14)
@@ -91,8 +91,8 @@ def test_costs_of_blocks_are_those_of_their_pixels(sigma):
     image = net.fine.prepare(torch.rand(1, 3, 40, 44, generator=torch.Generator().manual_seed(1)))
     labels = np.zeros((40, 44), np.int64)
     labels[:, 21:], labels[25:, 10:30] = 1, 2
-    by_blocks = Tailor(image, net.fine, 4, 2, sigma=sigma).start(labels)
-    by_pixels = Tailor(image, lambda *each: net.fine(*each), 4, 2, sigma=sigma).start(labels)
+    by_blocks = Tailor(image, net.fine.descriptors, 4, sigma=sigma).start(labels)
+    by_pixels = Tailor(image, Descriptors(net.fine, 2), 4, sigma=sigma).start(labels)
     for number, region in by_blocks.items():
         np.testing.assert_allclose(region.cost, by_pixels[number].cost, atol=1e-4)
         np.testing.assert_allclose(region.own, by_pixels[number].own, atol=1e-4)

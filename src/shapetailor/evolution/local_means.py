@@ -24,20 +24,9 @@ def cell_side(pixels: int, unit: int) -> int:
 
 
 def local_means(total: Tensor, weight: Tensor, sigma: float) -> Tensor:
-    """Average over a grid of cells.
+    """Average a region's descriptors over a grid of cells, with reach `sigma` in cells; infinite: one mean for all.
 
-    Parameters
-    ----------
-    total : Tensor, (..., D, h, w)
-        Sums of the region's descriptors in each cell.
-    weight : Tensor, (..., 1, h, w)
-        Numbers of its pixels in each cell.
-    sigma : float
-        Reach, in cells; infinite: one mean for all.
-
-    Returns
-    -------
-    Tensor, (..., D, h, w)
+    `total` (..., D, h, w) are the sums of its descriptors in each cell, `weight` (..., 1, h, w) the numbers of pixels.
 
     Examples
     --------

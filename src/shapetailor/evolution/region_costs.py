@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: Pixels that take as long as a further call of a network does, and of one on blocks of pixels.
 OVERHEAD, BLOCK_OVERHEAD = 2**13, 2**14
-#: Most pixels of a canvas that several regions share, for the sake of memory.
+#: Default of `largest_canvas`.
 CANVAS = 2**20
 #: Most pixels of a region's box whose solutions are kept for the next iteration, for the sake of memory.
 REMEMBERED = 2**19
@@ -35,26 +35,14 @@ CHUNK = 2**15
 
 @dataclass(frozen=True)
 class Region:
-    """One region, kept as long as it does not change.
+    """One region, kept as long as it does not change."""
 
-    Attributes
-    ----------
-    band : ndarray, (n,)
-        Flat numbers of the pixels of D(R_i) where the smooth indicator φ_i has a slope.
-    phi, slope, curvature : ndarray, (n,)
-        φ_i, |∇φ_i| and κ = div(∇φ_i/|∇φ_i|) there.
-    cost : ndarray, (n,)
-        G_i = ‖F_{R_i} − a_i‖² there.
-    own : ndarray
-        G_i at all pixels of R_i.
-    """
-
-    band: Ints
-    phi: Floats32
-    slope: Floats
-    curvature: Floats
-    cost: Floats32
-    own: Floats32
+    band: Ints  # (n,), flat numbers of the pixels of D(R_i) where the smooth indicator φ_i has a slope
+    phi: Floats32  # φ_i in the band
+    slope: Floats  # |∇φ_i| there
+    curvature: Floats  # κ = div(∇φ_i/|∇φ_i|) there
+    cost: Floats32  # G_i = ‖F_{R_i} − a_i‖² there
+    own: Floats32  # G_i at all pixels of R_i
 
     @property
     def within(self) -> float:
@@ -77,6 +65,8 @@ class Tailor:
         How far a_i looks from each pixel, in pixels (`means.local_means`).
     rim : int
         Pixels along a region's boundary that a_i leaves out.
+    largest_canvas : int
+        Most pixels of a canvas that several regions share, for the sake of memory.
     """
 
     def __init__(
@@ -87,9 +77,11 @@ class Tailor:
         tailored: bool = True,
         sigma: float = inf,
         rim: int = 0,
+        largest_canvas: int = CANVAS,
     ) -> None:
         self.image, self.descriptors, self.reach = image, descriptors, reach
         self.sigma, self.rim, self.align = sigma, rim, max(1, descriptors.stride)
+        self.largest_canvas = largest_canvas
         self._solved = Solved()
         self._canvas = image.new_empty((1, image.shape[1], 0, 0))
         planes = image[0].flatten(1)
@@ -111,7 +103,9 @@ class Tailor:
     def _regions(self, labels: Labels, boxes: dict[int, Box]) -> dict[int, Region]:
         wide = {i: widened(box, self.reach, labels.shape, self.align) for i, box in boxes.items()}
         shared = {
-            i for i, box in wide.items() if self.whole is None and self.descriptors.stride and _area(box) <= CANVAS
+            i
+            for i, box in wide.items()
+            if self.whole is None and self.descriptors.stride and _area(box) <= self.largest_canvas
         }
         found = {}
         for i in wide.keys() - shared:
@@ -122,7 +116,7 @@ class Tailor:
         overhead = OVERHEAD if self.descriptors.blocks is None else BLOCK_OVERHEAD
         from .atlas import group  # compiled: machines that only train may do without
 
-        for members, layout in group([shapes[i].dilated for i in numbers], overhead, CANVAS, self.align):
+        for members, layout in group([shapes[i].dilated for i in numbers], overhead, self.largest_canvas, self.align):
             together = [shapes[numbers[k]] for k in members]
             costs = self._costs(together, layout) if members[1:] else [self._cost_alone(numbers[members[0]], *together)]
             for k, shape, cost in zip(members, together, costs, strict=True):

@@ -57,25 +57,13 @@ class Pose:
 
 @dataclass(frozen=True)
 class Canvas:
-    """A picture as it came, and as it is worked on.
+    """A picture as it came, and as it is worked on."""
 
-    Attributes
-    ----------
-    original : ndarray, (H, W) or (H, W, C)
-    values : ndarray, (c, h, w), float32 in [0, 1]
-        What is worked on: reduced, in its pose, enlarged.
-    factor : int
-        Pixels of the original, a side, that are averaged to one.
-    pose : Pose
-    zoom : int
-        Pixels of `values`, a side, that one such pixel is enlarged to.
-    """
-
-    original: Array
-    values: Floats32
-    factor: int
+    original: Array  # (H, W) or (H, W, C)
+    values: Floats32  # (c, h, w) in [0, 1]: reduced, in its pose, enlarged
+    factor: int  # pixels of the original, a side, that are averaged to one
     pose: Pose
-    zoom: int
+    zoom: int  # pixels of `values`, a side, that one such pixel is enlarged to
 
     def labels_in(self, labels: Labels, name: str) -> Labels:
         """Bring a label map of the original's size to the canvas, by the blocks' central pixels."""

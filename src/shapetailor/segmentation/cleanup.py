@@ -29,19 +29,8 @@ def remove_small(labels: Ints, min_share: float = 0.02) -> tuple[Ints, tuple[int
 
     The smallest goes first; what it joins may be large enough then. Pieces hang together by 4-neighbours.
 
-    Parameters
-    ----------
-    labels : ndarray, (H, W)
-        Negative labels are in no region: they are not touched and take nothing.
-    min_share : float
-        Of the image's pixels, in [0, 1].
-
-    Returns
-    -------
-    labels : ndarray, (H, W)
-        With the numbers they had.
-    vanished : tuple of int
-        Regions that no longer have a pixel.
+    Negative labels are in no region: they are not touched and take nothing. Also return the numbers of regions that no
+    longer have a pixel.
     """
     _check_share(min_share)
     pieces = _pieces(labels)

@@ -49,16 +49,7 @@ def merge_alike(descriptors: Array, labels: Ints, threshold: float = SEPARATION)
     A uniformly filled stretch of descriptors that is cut in two anywhere comes to at most 6, a Gaussian cut in the
     middle to 3.5; two Gaussians four standard deviations apart come to 8.
 
-    Parameters
-    ----------
-    descriptors : ndarray, (D, H, W)
-    labels : ndarray, (H, W)
-    threshold : float
-
-    Returns
-    -------
-    ndarray, (H, W)
-        The number of merged regions is the larger one's; nothing is renumbered.
+    Merged regions have the larger one's number; nothing is renumbered.
     """
     moments = {int(i): _moments_of(descriptors[:, labels == i]) for i in np.unique(labels[labels >= 0])}
     owner = np.arange(int(labels.max()) + 1)

@@ -51,16 +51,8 @@ def assign(descriptors: Array, means: Array) -> Ints:
 def kmeans_start(descriptors: Array, regions: int, rng: np.random.Generator, n_init: int = 8, grid: int = 64) -> Ints:
     """Cluster the descriptors into regions by k-means (the paper's start for several regions).
 
-    Parameters
-    ----------
-    descriptors : ndarray, (D, H, W)
-    regions : int
-        At most as many come out; fewer where the descriptors have fewer distinct values.
-    rng : numpy.random.Generator
-    n_init : int
-        Seedings tried; the least sum of squares wins.
-    grid : int
-        Block means a side that are clustered, at most.
+    At most `regions` come out; fewer where the descriptors have fewer distinct values. `n_init` seedings are tried. At
+    most `grid` block means along each side are clustered.
     """
     points = block_means(descriptors, regions, grid)
     clusters = kmeans(points, regions, rng, n_init)
@@ -70,16 +62,9 @@ def kmeans_start(descriptors: Array, regions: int, rng: np.random.Generator, n_i
 def ncut_start(
     descriptors: Array, regions: int, rng: np.random.Generator, n_init: int = 8, grid: int = 32, sigma2: float = SIGMA2
 ) -> Ints:
-    """Cluster the descriptors into regions by a normalised cut.
+    """Cluster the descriptors into regions by a normalised cut; arguments as of `kmeans_start` and `normalised_cut`.
 
-    Parameters
-    ----------
-    descriptors, regions, rng, n_init
-        As for `kmeans_start`.
-    grid : int
-        Block means a side, at most. The cost grows with its sixth power; 32 take 0.15 s.
-    sigma2 : float
-        As for `normalised_cut`. The default is for descriptors of unit norm.
+    The cost grows with the sixth power of `grid`; 32 take 0.15 s.
     """
     points = block_means(descriptors, regions, grid)
     return spread(descriptors, points, normalised_cut(points, regions, rng, n_init, sigma2))
