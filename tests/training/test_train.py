@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from math import isclose
 
 import numpy as np
@@ -12,9 +13,10 @@ import torch
 from shapetailor.datasets import Sample
 from shapetailor.network.checkpoint import load_model
 from shapetailor.network.stdnn import STDNNConfig
-from shapetailor.training import train as training
 from shapetailor.training.run_state import State, load_state, save_state, state_path
 from shapetailor.training.train import TrainConfig, learning_rate, recipe, train
+
+training = import_module("shapetailor.training.train")  # the package's own `train` is the function
 
 SIZE = 16
 NETWORK = STDNNConfig(widths=(6, 3), scales=(1.0,), alpha=1.0, resolution=SIZE)
