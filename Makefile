@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 # Threads that spin while they wait make small tensor operations ten times slower on a machine that is shared.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo test lint texture clean
+.PHONY: demo test lint docs texture clean
 .DELETE_ON_ERROR:
 
 demo: $(STAMP)
@@ -20,6 +20,15 @@ lint: $(STAMP)
 	$(BIN)/ruff check src tests examples studies
 	$(BIN)/ruff format --check src tests examples studies
 	$(BIN)/mypy
+
+# The documents as a site, in site/index.html. Its packages are installed only when it is asked for.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict --site-dir site
+	@echo site/index.html
+
+$(VENV)/.docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -42,4 +51,4 @@ texture: $(STAMP)
 	$(BIN)/shapetailor sharpen $(MADE)/first.safetensors $(FOLDERS) $(SECOND) --resume --out $(MADE)/texture.safetensors
 
 clean:
-	rm -rf $(VENV) out .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) out site .mypy_cache .pytest_cache .ruff_cache

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from clusterings import METHODS, coverings
-from sources import BATCH, Folders, fill_parts, measured_corpora, statistics, whole_blocks
+from sources import Folders, fill_parts, measured_corpora, statistics, whole_blocks
 from stacked import Stack
 from torch import Tensor
 from tqdm import tqdm
@@ -56,7 +56,7 @@ def initial_stack(models: list[Model], bank: dict[str, Blocks], seed: int) -> St
     return Stack(nets)
 
 
-def train(stack: Stack, models: list[Model], bank: dict[str, Blocks], steps: int, seed: int) -> None:
+def train(stack: Stack, models: list[Model], bank: dict[str, Blocks], steps: int, batch: int, seed: int) -> None:
     """Take the steps of all networks; what a network learns depends on no other in the stack."""
     config = recipe("texture", steps=steps)
     optimizer = torch.optim.AdamW(stack.parameters(), weight_decay=config.weight_decay)
@@ -65,7 +65,7 @@ def train(stack: Stack, models: list[Model], bank: dict[str, Blocks], steps: int
     for step in (bar := tqdm(range(steps), desc=f"training {len(models)} networks")):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(config, step)
-        drawn = [draw(bank, mix, rng) for mix, rng in zip(mixes, draws, strict=True)]
+        drawn = [draw(bank, mix, batch, rng) for mix, rng in zip(mixes, draws, strict=True)]
         channels, regions, truths = (torch.cat(each) for each in zip(*drawn, strict=True))
         blocks = truths[0].numel()
         places = torch.from_numpy(np.random.default_rng([8, seed, step]).integers(blocks, size=PAIRED))
@@ -77,10 +77,10 @@ def train(stack: Stack, models: list[Model], bank: dict[str, Blocks], steps: int
             bar.set_postfix(loss=f"{float(loss.detach()) / len(models):.3f}")
 
 
-def draw(bank: dict[str, Blocks], mix: dict[str, float], rng: np.random.Generator) -> Blocks:
+def draw(bank: dict[str, Blocks], mix: dict[str, float], batch: int, rng: np.random.Generator) -> Blocks:
     """Return a batch of a network: for each sample a part by its weight, and of it any sample."""
     weights = np.array(list(mix.values()))
-    counts = rng.multinomial(BATCH, weights / weights.sum())
+    counts = rng.multinomial(batch, weights / weights.sum())
     drawn = [
         bank[part].take(torch.from_numpy(rng.integers(len(bank[part].channels), size=count)))
         for part, count in zip(mix, counts, strict=True)
@@ -90,10 +90,10 @@ def draw(bank: dict[str, Blocks], mix: dict[str, float], rng: np.random.Generato
 
 def total_loss(descriptors: Tensor, truths: Tensor, models: list[Model], places: Tensor) -> Tensor:
     """Return the sum of the networks' mean losses; neighbours of one variant are computed together."""
-    total, first = descriptors.new_zeros(()), 0
+    total, first, batch = descriptors.new_zeros(()), 0, len(truths) // len(models)
     for variant, group in groupby(models, key=lambda model: model.variant):
         count = len(list(group))
-        own = slice(first * BATCH, (first + count) * BATCH)
+        own = slice(first * batch, (first + count) * batch)
         total = total + count * VARIANTS[variant].loss(descriptors[own], truths[own], places)
         first += count
     return total
@@ -155,7 +155,7 @@ def main(arguments: list[str] | None = None) -> None:
     unknown = sorted(set(names) - set(VARIANTS))
     if unknown:
         raise SystemExit(f"--variants must be among {', '.join(VARIANTS)}; got {', '.join(unknown)}")
-    folders = Folders(args.rwtsd, args.multi_region, args.brodatz, args.bsds)
+    folders = Folders(args.rwtsd, args.multi_region, args.brodatz, args.bsds, args.mosaics)
     args.out.mkdir(parents=True, exist_ok=True)
     reader = STDNN(VARIANTS["QSB"].config).to(args.device)  # channels of f0 are the same for all variants
     sources = dict.fromkeys(source for name in names for source in VARIANTS[name].sources)
@@ -166,7 +166,7 @@ def main(arguments: list[str] | None = None) -> None:
     for config in dict.fromkeys(VARIANTS[name].config for name in names):
         models = [Model(name, fold) for name in names if VARIANTS[name].config == config for fold in range(FOLDS)]
         stack = initial_stack(models, bank, args.seed).to(args.device)
-        train(stack, models, bank, args.steps, args.seed)
+        train(stack, models, bank, args.steps, args.batch, args.seed)
         for number, (name, fold) in enumerate(models):
             record = {"variant": name, "fold": fold, "steps": args.steps, "samples": args.samples, "seed": args.seed}
             save_model(args.out / f"{name}.{fold}.safetensors", stack.net(number), record)
@@ -183,6 +183,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--variants", default="QSB", help=f"some of {','.join(VARIANTS)}")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--samples", type=int, default=1000, help="augmented samples of each fold and of each set")
+    parser.add_argument("--batch", type=int, default=16, help="samples of each network in a step")
+    parser.add_argument("--mosaics", type=int, default=240, help="of Brodatz textures to train on; 100 are measured")
     parser.add_argument("--size", type=int, default=256, help="images are resized to this many pixels a side")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")

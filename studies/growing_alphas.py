@@ -31,7 +31,8 @@ STILL, FIXED, JOINT = EvolutionConfig(iterations=0), EvolutionConfig(tailored=Fa
 def grown(net: STDNN | STLD, factor: int) -> Segmenter:
     """Return a segmenter by the same descriptors with every α so many times as large, on pictures of any size."""
     other = deepcopy(net)
-    other.fine = None
+    if isinstance(other, STDNN):
+        other.fine = None
     # Alphas grow in proportion to the resolution (the paper's rule), so that they belong to a smaller one now.
     other.config = replace(net.config, resolution=net.config.resolution // factor, fine=None)
     return Segmenter(other)

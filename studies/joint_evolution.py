@@ -22,8 +22,9 @@ from shapetailor import EvolutionConfig, Segmenter, metrics
 from shapetailor.datasets import RWTSD, MosaicDataset, Sample, SyntheticMultiRegion, TextureFolder, split_textures
 from shapetailor.experiments.suite import halves
 from shapetailor.network.checkpoint import load_model
-from shapetailor.segmentation.segmenter import SHARP
+from shapetailor.segmentation.usage import Usage
 
+SHARP = Usage.usual(stride=4, two_networks=True).near  # as the shipped model
 PLAIN = replace(SHARP, likeness=0.0)
 #: What is compared: whether both networks take part, and how regions move.
 WAYS = {

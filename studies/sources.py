@@ -18,8 +18,6 @@ from shapetailor.training.augmentation import Batches
 from shapetailor.training.corpus import Corpus, Data, read_corpus
 from shapetailor.training.sample_bank import Blocks, corpus_blocks, fill_bank
 
-#: Mosaics of Brodatz textures: of two to five regions to train on, of two unseen textures to measure on.
-TRAINING_MOSAICS, TEST_MOSAICS = 240, 100
 #: Share of the photographs that are turned by any angle, in the parts "q".
 TURNED_SHARE = 0.5
 BATCH = 16
@@ -27,12 +25,13 @@ BATCH = 16
 
 @dataclass(frozen=True)
 class Folders:
-    """Where the data lies; BSDS500 may be left out."""
+    """Where the data lies, without BSDS500 perhaps; and how many mosaics are made of the Brodatz textures."""
 
     rwtsd: Path
     multi_region: Path
     brodatz: Path
     bsds: Path | None = None
+    mosaics: int = 240
 
 
 def training_corpus(source: str, folders: Folders, size: int, seed: int) -> Corpus:
@@ -42,7 +41,7 @@ def training_corpus(source: str, folders: Folders, size: int, seed: int) -> Corp
     if source == "s":
         return _read(SyntheticMultiRegion(folders.multi_region, "train"), size)
     if source == "b":
-        return _read(_mosaics(folders, False, TRAINING_MOSAICS, (2, 5), size, 10 + seed), size)
+        return _read(_mosaics(folders, False, folders.mosaics, (2, 5), size, 10 + seed), size)
     if folders.bsds is None:
         raise ValueError("--bsds must be given for the variant RSBN")
     return _read(_several_regions(BSDS500(folders.bsds, "train")), size)
@@ -53,7 +52,7 @@ def measured_corpora(folders: Folders, size: int) -> dict[str, Corpus]:
     corpora = {
         "rwtsd": _read(folders.rwtsd, size),
         "multi-region": _read(SyntheticMultiRegion(folders.multi_region, "val"), size),
-        "brodatz": _read(_mosaics(folders, True, TEST_MOSAICS, (2, 2), size, 1), size),
+        "brodatz": _read(_mosaics(folders, True, min(100, folders.mosaics), (2, 2), size, 1), size),
     }
     if folders.bsds is not None:
         corpora["bsds"] = _read(_several_regions(BSDS500(folders.bsds, "val")), size)

@@ -19,18 +19,11 @@ UNMARKED = -1
 
 
 def boxes(shape: tuple[int, int], regions: int, per_side: int = 8) -> Ints:
-    """Tessellate the image by boxes that belong to the regions in turn, so that each is spread over the image.
+    """Tessellate an image of this height and width by boxes that belong to the regions in turn.
 
     Two regions make a checkerboard. With more, a row of boxes runs through the regions in order, and the
-    next row starts further on, so that columns run through all of them too.
-
-    Parameters
-    ----------
-    shape : (int, int)
-        Height and width of the image.
-    regions : int
-    per_side : int
-        Boxes along each side; an image with fewer pixels than that gets a box a pixel.
+    next row starts further on, so that columns run through all of them too. An image of fewer pixels than `per_side`
+    gets a box a pixel.
 
     Examples
     --------
@@ -59,21 +52,8 @@ def _row_offset(regions: int, columns: int) -> int:
     return min(coprime, key=lambda step: abs(step - 0.382 * regions))
 
 
-def from_scribbles(scribbles: npt.ArrayLike, regions: int | None = None) -> Ints:
-    """Check a user's partial label map and return it as int64, with `UNMARKED` for every negative label.
-
-    Parameters
-    ----------
-    scribbles : H×W integers
-        The region's number where one is marked, negative elsewhere.
-    regions : int, optional
-        How many regions there are; by default as many as are marked.
-
-    Raises
-    ------
-    ValueError
-        A region has no mark; the message names it.
-    """
+def from_scribbles(scribbles: npt.ArrayLike) -> Ints:
+    """Check a user's partial label map and return it as int64, with `UNMARKED` for every negative label."""
     marks = np.asarray(scribbles)
     if marks.dtype.kind not in "iu":
         raise TypeError(f"scribbles must hold integer labels, got dtype {marks.dtype}")
@@ -82,9 +62,7 @@ def from_scribbles(scribbles: npt.ArrayLike, regions: int | None = None) -> Ints
     present = np.unique(marks[marks >= 0])
     if not len(present):
         raise ValueError("scribbles mark no pixel; expected labels 0, 1, ... for the regions, negative elsewhere")
-    count = int(present[-1]) + 1 if regions is None else regions
-    if present[-1] >= count:
-        raise ValueError(f"scribbles mark region {present[-1]}, but {count} regions are numbered 0..{count - 1}")
+    count = int(present[-1]) + 1
     if len(present) < count:
         missing = np.setdiff1d(np.arange(min(count, len(present) + 20)), present)
         raise ValueError(f"scribbles must mark every region 0..{count - 1}; none marks {', '.join(map(str, missing))}")
@@ -131,19 +109,14 @@ def signed_distance(mask: Mask, limit: float = math.inf) -> Floats:
     return far
 
 
-def bounding_box(mask: Mask, margin: int = 0, multiple: int = 1) -> Box:
-    """Return the slices of the smallest box around `mask`, with a margin, clipped to the image.
-
-    With `multiple`, rows and columns start at a multiple of it and stop at one or at the image's end.
-    """
+def bounding_box(mask: Mask, margin: int = 0) -> Box:
+    """Return the slices of the smallest box around `mask`, with a margin, clipped to the image."""
     box = []
     for axis in (1, 0):
         hit = np.flatnonzero(mask.any(axis))
         if not len(hit):
             raise ValueError("mask must hold a pixel, got an empty one, which has no bounding box")
-        start, stop = max(int(hit[0]) - margin, 0), int(hit[-1]) + 1 + margin
-        stop = min(-(-stop // multiple) * multiple, len(mask) if axis else mask.shape[1])
-        box.append(slice(start // multiple * multiple, stop))
+        box.append(slice(max(int(hit[0]) - margin, 0), min(int(hit[-1]) + 1 + margin, mask.shape[1 - axis])))
     return box[0], box[1]
 
 
@@ -184,10 +157,39 @@ def relabel(labels: Ints) -> tuple[Ints, Ints]:
     return renumbered.reshape(labels.shape).astype(np.int64), former.astype(np.int64)
 
 
-def same_partition(a: Ints, b: Ints) -> bool:
-    """Tell whether two label maps divide the image alike, whatever the numbers."""
-    if a.shape != b.shape:
-        return False
-    (first, of_a), (second, of_b) = relabel(a), relabel(b)
-    pairs = np.unique(first * len(of_b) + second)
-    return len(of_a) == len(of_b) == len(pairs)
+def resize_labels(labels: Ints, shape: tuple[int, int]) -> Ints:
+    """Return a label map at another size, by the nearest pixel."""
+    rows, columns = ((2 * np.arange(n) + 1) * m // (2 * n) for n, m in zip(shape, labels.shape, strict=True))
+    return labels[np.ix_(rows, columns)]
+
+
+def largest_rectangle(mask: Mask) -> Box:
+    """Return rows and columns of the largest rectangle of True, empty where nothing is True.
+
+    Of several the one of least height, then the topmost, then the leftmost. Row by row, under the histogram of how far
+    True reaches up, with a stack of the bars that still grow [1]_.
+
+    References
+    ----------
+    .. [1] D. Vandevoorde, "The Maximal Rectangle Problem", Dr. Dobb's Journal, April 1998.
+
+    Examples
+    --------
+    >>> largest_rectangle(np.array([[1, 1, 0], [1, 1, 0], [0, 1, 1]], dtype=bool))
+    (slice(0, 2, None), slice(0, 2, None))
+    """
+    best = (0, 0, 0, 0, 0)  # minus area, height, top, left, right
+    reach = np.zeros(mask.shape[1], dtype=np.int64)
+    for bottom, line in enumerate(mask, start=1):
+        reach = np.where(line, reach + 1, 0)
+        bars: list[tuple[int, int]] = []  # left end and height, heights growing
+        for right, height in enumerate([*reach.tolist(), 0]):
+            left = right
+            while bars and bars[-1][1] >= height:
+                left, tall = bars.pop()
+                area = tall * (right - left)
+                if area >= -best[0]:
+                    best = min(best, (-area, tall, bottom - tall, left, right))
+            bars.append((left, height))
+    _, height, top, left, right = best
+    return slice(top, top + height), slice(left, right)

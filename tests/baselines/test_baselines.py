@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from shapetailor.baselines import RECIPES, FitSettings, classical, stdnn_method, vision
+from shapetailor.baselines import BASELINES, FitSettings, classical, stdnn_method, vision
 from shapetailor.baselines.stld import STLD
 from shapetailor.datasets import RWTSD
 from shapetailor.evolution.config import EvolutionConfig
@@ -18,13 +18,13 @@ from shapetailor.network.checkpoint import load_model
 
 NAMES = {"stdnn", "siamese", "stld", "stld-whole", "fcn-ce", "fcn-loss", "deeplab-ce", "deeplab-loss"}
 NAMES |= {"kmeans-colour", "forest", "chan-vese"}
-UNTRAINED = [name for name, recipe in RECIPES.items() if not recipe.learns]
+UNTRAINED = [name for name, each in BASELINES.items() if not each.learns]
 
 
 def fit(name, **settings):
-    if RECIPES[name].available():
-        pytest.skip(RECIPES[name].available())
-    return RECIPES[name].fit([], Path(), FitSettings(**settings))
+    if BASELINES[name].available():
+        pytest.skip(BASELINES[name].available())
+    return BASELINES[name].fit([], Path(), FitSettings(**settings))
 
 
 def disc(size=48):
@@ -38,10 +38,10 @@ def flat_picture(truth, colours):
     return (np.asarray(colours, float)[truth] + noise).clip(0, 255).astype(np.uint8)
 
 
-def test_recipes_are_those_of_the_paper_and_common_sense():
-    assert set(RECIPES) == NAMES
-    assert all(recipe.name == name for name, recipe in RECIPES.items())
-    assert len({recipe.title for recipe in RECIPES.values()}) == len(RECIPES)
+def test_baselines_are_those_of_the_paper_and_common_sense():
+    assert set(BASELINES) == NAMES
+    assert all(each.name == name for name, each in BASELINES.items())
+    assert len({each.title for each in BASELINES.values()}) == len(BASELINES)
 
 
 @pytest.mark.parametrize("name", UNTRAINED)
@@ -170,21 +170,21 @@ def test_what_is_not_installed_is_said(monkeypatch):
     for module in (classical, vision):
         monkeypatch.setattr(module, "find_spec", lambda name: None)
     vision.missing.cache_clear()
-    assert "scikit-learn is not installed" in RECIPES["forest"].available()
-    assert "torchvision is not installed: pip install" in RECIPES["fcn-ce"].available()
+    assert "scikit-learn is not installed" in BASELINES["forest"].available()
+    assert "torchvision is not installed: pip install" in BASELINES["fcn-ce"].available()
     with pytest.raises(ImportError, match="not installed"):
         vision.segmentation_network("fcn_resnet101", 2)
     vision.missing.cache_clear()
-    assert RECIPES["stld"].available() is None
+    assert BASELINES["stld"].available() is None
 
 
 def test_stld_is_sensible_on_photographs(data_dir):
     dataset = RWTSD(data_dir("rwtsd"))
-    stld, colour = fit("stld"), fit("kmeans-colour")
     samples = [dataset[number] for number in (0, 40, 72)]
 
-    def mean(method):
-        return np.mean([covering(method.segment(each.image, 2), each.truths[0]) for each in samples])
+    def mean(name):
+        return np.mean([covering(fit(name).segment(each.image, 2), each.truths[0]) for each in samples])
 
-    assert mean(stld) > mean(colour) + 0.05
-    assert mean(stld) > 0.7
+    stld = mean("stld")
+    assert stld > mean("kmeans-colour") + 0.05
+    assert stld > 0.7

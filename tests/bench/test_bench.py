@@ -11,10 +11,11 @@ import pytest
 import torch
 
 from shapetailor.bench import poisson
-from shapetailor.bench.measure import best_times, peak_memory, text_table
+from shapetailor.bench.measure import best_times, peak_memory
 from shapetailor.bench.poisson_methods import METHODS, Method, graph_laplacian, ours
 from shapetailor.bench.poisson_problem import CASES, make_problem, relative_error
 from shapetailor.bench.poisson_report import judge, report
+from shapetailor.bench.report import text_table
 from shapetailor.cli import main
 
 BRIEF = poisson.Effort(0.0, 1, (), CASES)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from shapetailor.bench import train
-from shapetailor.bench.train import CHEBYSHEV, COMPUTED, CONJUGATE, OURS, READY, Row
+from shapetailor.bench.train import CHEBYSHEV, COMPUTED, CONJUGATE, OURS, READY, GradientTiming
 from shapetailor.poisson import smooth
 
 
@@ -47,38 +47,37 @@ def test_a_gradient_of_leaking_solves_is_caught_and_not_timed(batch):
     def leak(domain, x, alpha):
         return smooth(x, torch.zeros_like(domain.labels), alpha, 1e-4)
 
-    good, bad = train._rows(20, batch, {OURS: None, "leaking": leak}, {}, quick=True)
+    good, bad = train.compare(20, batch, {OURS: None, "leaking": leak}, {}, quick=True)
     assert good.error <= train.ACCURACY < bad.error
     assert good.seconds is not None
     assert bad.seconds is None
 
 
 def test_computing_inverses_costs_more_than_having_them():
-    ours, ready, computed = train.explicit_rows(16, quick=True)
+    ours, ready, computed = train.explicit_timings(16, quick=True)
     assert (ours.method, ready.method, computed.method) == (OURS, READY, COMPUTED)
     assert computed.seconds > ready.seconds
 
 
 def test_targets_are_ratios_of_the_same_size():
     rows = [
-        Row(32, OURS, 0.0, 2.0, None),
-        Row(32, READY, 0.0, 3.0, None),
-        Row(32, COMPUTED, 0.0, 10.0, None),
-        Row(256, OURS, 0.0, 1.0, 300),
-        Row(256, CONJUGATE, 0.0, 6.0, 1000),
-        Row(256, CHEBYSHEV, 1.0, None, 3000),
+        GradientTiming(32, OURS, 0.0, 2.0, None),
+        GradientTiming(32, READY, 0.0, 3.0, None),
+        GradientTiming(32, COMPUTED, 0.0, 10.0, None),
+        GradientTiming(256, OURS, 0.0, 1.0, 300),
+        GradientTiming(256, CONJUGATE, 0.0, 6.0, 1000),
+        GradientTiming(256, CHEBYSHEV, 1.0, None, 3000),
     ]
     verdicts = [(each["value"], each["reached"]) for each in train.judge(rows)]
     assert verdicts == [(1.5, True), (5.0, False), (6.0, True), (0.1, True), (0.3, False)]
 
 
-def test_the_run_reports_every_row_and_is_unsound_when_a_gradient_is_wrong(monkeypatch):
+def test_the_run_reports_every_row_and_is_unsound_when_a_gradient_is_wrong():
     outcome = train.run([16], quick=True)
     assert outcome.sound
     assert [row["method"] for row in outcome.data["rows"]] == [OURS, READY, COMPUTED]
     assert "inverses ready" in outcome.text
-    monkeypatch.setattr(train, "ACCURACY", 1e-12)
-    wrong = train.run([16], quick=True)
+    wrong = train.run([16], quick=True, accuracy=1e-12)
     assert not wrong.sound
     assert {row["seconds"] for row in wrong.data["rows"]} == {None}
 

@@ -14,6 +14,7 @@ from scipy.ndimage import distance_transform_edt, gaussian_filter
 from shapetailor.evolution.boundary_step import advance, settle
 from shapetailor.evolution.region_costs import Tailor
 from shapetailor.labels import boundary_length
+from shapetailor.network.describer import Descriptors
 
 
 def gray_values(image, labels):
@@ -31,7 +32,7 @@ def random_image(seed, shape=(23, 29)):
 
 
 def tailored(gray, labels, reach=2):
-    return Tailor(torch.from_numpy(gray)[None, None], gray_values, reach, 1).start(labels)
+    return Tailor(torch.from_numpy(gray)[None, None], Descriptors(gray_values), reach).start(labels)
 
 
 def slow_costs(gray, labels, reach):

@@ -9,6 +9,7 @@ from shapetailor.evolution.config import EvolutionConfig
 from shapetailor.evolution.evolve import evolve, shape_gradient
 from shapetailor.evolution.region_costs import Tailor
 from shapetailor.labels import boundary_length, boxes
+from shapetailor.network.describer import Descriptors
 from shapetailor.network.stdnn import STDNN, STDNNConfig
 from shapetailor.poisson import Edges, edges_of
 
@@ -377,13 +378,10 @@ def test_settings_that_make_no_sense_are_named(options, message):
 
 
 @pytest.mark.parametrize("stride", [1, 2])
-def test_regions_on_one_canvas_are_described_as_if_alone(stride, monkeypatch):
+def test_regions_on_one_canvas_are_described_as_if_alone(stride):
     net, start = tiny_network(features="rich", stride=stride), boxes((22, 27), 5, per_side=5)
     image = net.prepare(torch.rand(1, 1, 22, 27, generator=torch.Generator().manual_seed(0)).double())
-    found = []
-    for largest in (2**20, 0):
-        monkeypatch.setattr("shapetailor.evolution.region_costs.CANVAS", largest)
-        found.append(Tailor(image, net, 2 * stride, stride).start(start))
+    found = [Tailor(image, net.descriptors, 2 * stride, largest_canvas=largest).start(start) for largest in (2**20, 0)]
     for i, alone in found[1].items():
         np.testing.assert_array_equal(found[0][i].band, alone.band)
         np.testing.assert_allclose(found[0][i].cost, alone.cost, rtol=1e-4, atol=1e-7)
@@ -393,7 +391,7 @@ def test_regions_on_one_canvas_are_described_as_if_alone(stride, monkeypatch):
 def test_descriptors_of_blocks_are_compared_like_those_of_pixels():
     net, start = tiny_network(features="rich", stride=3), boxes((22, 27), 3, per_side=4)
     image = net.prepare(torch.rand(1, 1, 22, 27, generator=torch.Generator().manual_seed(0)).double())
-    blocks, pixels = (Tailor(image, describe, 6, 3).start(start) for describe in (net, lambda *what: net(*what)))
+    blocks, pixels = (Tailor(image, each, 6).start(start) for each in (net.descriptors, Descriptors(net, 3)))
     for i, region in pixels.items():
         np.testing.assert_allclose(blocks[i].cost, region.cost, rtol=1e-5, atol=1e-9)
         assert blocks[i].within == pytest.approx(region.within, rel=1e-6)

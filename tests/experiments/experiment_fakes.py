@@ -1,11 +1,10 @@
-"""Methods for tests of experiments: they know the truth, or nothing, and keep count."""
+"""Shared by tests of experiments: methods that keep count, and the norm of a displacement."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from shapetailor.baselines import Recipe
-from shapetailor.experiments import suite
+from shapetailor.baselines import Baseline
 
 
 @dataclass
@@ -25,13 +24,21 @@ class Fake:
         return np.tile(np.arange(width) * regions // width, (len(image), 1))
 
 
-def install(monkeypatch, method=None, name="fake", learns=True, unavailable=None):
-    """Make a fake the only recipe; return it and the list of the training images' names of each fit."""
+def with_fake(context, method=None, name="fake", learns=True, unavailable=None):
+    """Make a fake the only method; return the context, the fake, and the training images' names of each fit."""
     method, fits = method or Fake(), []
 
     def fit(samples, folder, settings):
         fits.append([sample.name for sample in samples])
         return method
 
-    monkeypatch.setattr(suite, "RECIPES", {name: Recipe(name, method.title, learns, fit, lambda: unavailable)})
-    return method, fits
+    fake = Baseline(name, method.title, learns, fit, lambda: unavailable)
+    return replace(context, baselines={name: fake}), method, fits
+
+
+def squared_sobolev_norm(displacement):
+    """Return ‖v‖² = |a₀|² + Σ |k|² |a_k|² of a displacement (2, H, W) by the fast Fourier transform."""
+    height, width = displacement.shape[1:]
+    coefficients = np.fft.fft2(displacement) / (height * width)
+    squares = np.fft.fftfreq(height, 1 / height)[:, None] ** 2 + np.fft.fftfreq(width, 1 / width) ** 2
+    return float((np.where(squares == 0, 1, squares) * np.abs(coefficients) ** 2).sum())

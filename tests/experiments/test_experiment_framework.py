@@ -5,16 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from experiment_fakes import Fake, install
+from experiment_fakes import Fake, with_fake
 
-from shapetailor.baselines import RECIPES
+from shapetailor.baselines import BASELINES
 from shapetailor.datasets import Sample
 from shapetailor.experiments import EXPERIMENTS, load, running, suite
 from shapetailor.experiments.context import Context
-from shapetailor.experiments.grids import GAP, SIDE, grid
-from shapetailor.experiments.report import as_text, markdown, write_results
-from shapetailor.experiments.results import Results, Row
-from shapetailor.experiments.running import run_experiment
+from shapetailor.experiments.figures import GAP, SIDE, sheet
+from shapetailor.experiments.results import Results, TableRow, as_text
+from shapetailor.experiments.running import markdown, run_experiment, write_results
 
 
 @pytest.fixture
@@ -74,15 +73,14 @@ def test_a_row_has_the_means_over_its_images(context):
     assert row.values == {"covering": pytest.approx((images["a"]["covering"] + images["b"]["covering"]) / 2)}
 
 
-def test_stdnn_takes_part_with_its_own_and_the_common_start(context, monkeypatch):
-    install(monkeypatch, name="stdnn")
-    found = suite.entries(context, Results("", "", (), ""))
+def test_stdnn_takes_part_with_its_own_and_the_common_start(context):
+    found = suite.entries(with_fake(context, name="stdnn")[0], Results("", "", (), ""))
     assert [(entry.start, entry.key) for entry in found] == [("ncut", "stdnn-ncut"), ("kmeans", "stdnn")]
     assert len({entry.title(Fake()) for entry in found}) == 2
 
 
-def test_a_method_that_cannot_run_is_noted(context, monkeypatch):
-    install(monkeypatch, unavailable="torchvision is missing")
+def test_a_method_that_cannot_run_is_noted(context):
+    context, _, _ = with_fake(context, unavailable="torchvision is missing")
     results = Results("", "", (), "")
     assert suite.entries(context, results) == []
     assert "fake: torchvision is missing." in results.notes
@@ -102,10 +100,10 @@ def test_generated_parts_differ_in_names_and_pictures(context):
     assert not any(np.array_equal(a.image, b.image) for a in split.train for b in split.test)
 
 
-def test_a_folder_of_other_settings_is_refused(context, monkeypatch):
-    install(monkeypatch)
+def test_a_folder_of_other_settings_is_refused(context):
+    context, _, _ = with_fake(context)
     run_experiment("rwtsd", context, "first")
-    with pytest.raises(ValueError, match="seed 0"):
+    with pytest.raises(ValueError, match="seed: 0 → 1"):
         run_experiment("rwtsd", replace(context, seed=1), "other seed")
     run_experiment("rwtsd", replace(context, limit=1), "other limit")
 
@@ -113,11 +111,9 @@ def test_a_folder_of_other_settings_is_refused(context, monkeypatch):
 def test_the_time_of_runs_adds_up_that_of_stopped_ones_too(context, monkeypatch):
     times = iter([0.0, 10.0, 100.0, 103.0])
     monkeypatch.setattr(running, "perf_counter", lambda: next(times))
-    install(monkeypatch, Fake(dies_at=1))
     with pytest.raises(KeyboardInterrupt):
-        run_experiment("rwtsd", context, "stopped")
-    install(monkeypatch)
-    run_experiment("rwtsd", context, "finished")
+        run_experiment("rwtsd", with_fake(context, Fake(dies_at=1))[0], "stopped")
+    run_experiment("rwtsd", with_fake(context)[0], "finished")
     assert json.loads((context.out / "results.json").read_text())["seconds"] == 13.0
 
 
@@ -128,21 +124,21 @@ def test_without_data_only_a_quick_run_is_possible(context):
 
 def test_results_json_records_how_it_came_about(context):
     context.out.mkdir()
-    results = Results("t", "tab:x", ("covering",), "d", [Row("m", {"covering": float("nan")}, "measured")])
+    results = Results("t", "tab:x", ("covering",), "d", [TableRow("m", {"covering": float("nan")}, "measured")])
     write_results(context, "rwtsd", results, "shapetailor experiment rwtsd", 1.5)
     record = json.loads((context.out / "results.json").read_text())
     assert record["rows"][0]["values"] == {"covering": None}
     assert record["command"] == "shapetailor experiment rwtsd"
     assert {"version", "seed", "machine", "seconds", "images", "intervals"} <= set(record)
-    assert {"platform", "cores", "torch", "device"} <= set(record["machine"])
+    assert {"system", "cpu", "cores", "versions", "device", "date"} <= set(record["machine"])
 
 
 def test_the_page_sets_the_papers_figures_beside_ours():
     results = Results("t", "tab:x", ("covering", "mean_iou"), "d")
-    results.rows.append(Row("mine", {"covering": 0.9126, "mean_iou": 0.5}, "measured", "a note", beside="theirs"))
+    results.rows.append(TableRow("mine", {"covering": 0.9126, "mean_iou": 0.5}, "measured", "a note", beside="theirs"))
     results.cite({"theirs": (0.94,)}, ("covering",))
-    where = {"platform": "p", "cores": 1, "torch": "2", "device": "cpu"}
-    record = {"quick": False, "machine": where, "command": "c", "version": "1", "seed": 0, "date": "d", "seconds": 1}
+    where = {"system": "s", "cpu": "p", "cores": 1, "versions": {"torch": "2"}, "device": "cpu", "date": "d"}
+    record = {"quick": False, "machine": where, "command": "c", "version": "1", "seed": 0, "seconds": 1}
     lines = markdown(results, record).splitlines()
     assert "| mine | 0.913 (0.94) | 0.500 | a note |" in lines
     assert "| *theirs* | 0.940 | – | *paper* |" in lines
@@ -152,14 +148,14 @@ def test_figures_are_set_by_their_kind():
     assert [as_text(0.5), as_text(45_000_000), as_text(float("nan"))] == ["0.500", "45,000,000", "–"]
 
 
-def test_a_grid_has_a_cell_for_each_picture():
+def test_a_sheet_has_a_cell_for_each_picture():
     red = np.full((10, 20, 3), (255, 0, 0), np.uint8)
     blue = np.full((30, 10, 3), (0, 0, 255), np.uint8)
-    sheet = grid(["a", "b"], [[red, blue]])
-    top = sheet.shape[0] - SIDE - GAP
-    assert sheet[top + 5, GAP + SIDE // 2].tolist() == [255, 0, 0]
-    assert sheet[top + SIDE - 5, 2 * GAP + SIDE + 5].tolist() == [0, 0, 255]
-    assert sheet[top + SIDE - 5, GAP + SIDE // 2].tolist() == [255, 255, 255]  # wide pictures leave room below
+    page = sheet(["a", "b"], [[red, blue]])
+    top = page.shape[0] - SIDE - GAP
+    assert page[top + 5, GAP + SIDE // 2].tolist() == [255, 0, 0]
+    assert page[top + SIDE - 5, 2 * GAP + SIDE + 5].tolist() == [0, 0, 255]
+    assert page[top + SIDE - 5, GAP + SIDE // 2].tolist() == [255, 255, 255]  # wide pictures leave room below
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -170,5 +166,5 @@ def test_every_experiment_explains_itself(name):
 @pytest.mark.parametrize("name", [name for name in EXPERIMENTS if hasattr(load(name), "BESIDE")])
 def test_rows_beside_ours_are_rows_of_the_paper(name):
     module = load(name)
-    assert set(module.BESIDE) <= set(RECIPES)
+    assert set(module.BESIDE) <= set(BASELINES)
     assert set(module.BESIDE.values()) <= set(module.PAPER)

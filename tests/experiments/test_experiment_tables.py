@@ -4,17 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from experiment_fakes import Fake, install
+from experiment_fakes import Fake, with_fake
 from PIL import Image
 
 from shapetailor.baselines import FitSettings
 from shapetailor.baselines.method import DescriptorMethod
 from shapetailor.datasets import BSDS500, Sample
+from shapetailor.datasets.published import read_bsds_truths
 from shapetailor.experiments import ablation, brodatz, bsds500, load, multi_region, rwtsd, size
 from shapetailor.experiments.context import Context
 from shapetailor.experiments.gpb import add_gpb
 from shapetailor.experiments.results import Results
 from shapetailor.experiments.variants import square, variants
+from shapetailor.network.describer import Describer
 from shapetailor.network.stdnn import STDNN
 
 
@@ -36,16 +38,16 @@ def textures(tmp_path):
     return root
 
 
-def test_rwtsd_trains_on_one_half_and_tests_on_the_other(context, textures, monkeypatch):
-    _, fits = install(monkeypatch)
+def test_rwtsd_trains_on_one_half_and_tests_on_the_other(context, textures):
+    context, _, fits = with_fake(context)
     results = rwtsd.run(replace(context, data=textures, quick=False))
     assert len(fits[0]) == 4
     assert set(fits[0]) | set(results.images["fake"]) == set("01234567")
     assert not set(fits[0]) & set(results.images["fake"])
 
 
-def test_rwtsd_follows_a_split_file(context, textures, monkeypatch, tmp_path):
-    _, fits = install(monkeypatch)
+def test_rwtsd_follows_a_split_file(context, textures, tmp_path):
+    context, _, fits = with_fake(context)
     (tmp_path / "train.txt").write_text("3\n5\n")
     results = rwtsd.run(replace(context, data=textures, quick=False, split=tmp_path / "train.txt"))
     assert fits == [["3", "5"]]
@@ -58,29 +60,28 @@ def test_rwtsd_refuses_a_split_file_with_unknown_names(context, textures, tmp_pa
         rwtsd.run(replace(context, data=textures, split=tmp_path / "train.txt"))
 
 
-def test_rwtsd_cross_validation_never_tests_on_training_images(context, textures, monkeypatch):
-    tested = []
-    _, fits = install(monkeypatch)
-    judge = rwtsd.judge
+def test_rwtsd_cross_validation_never_tests_on_training_images(context, textures):
+    tested = {}
 
-    def watched(context, part, method, samples, segment):
-        tested.append([sample.name for sample in samples])
-        return judge(context, part, method, samples, segment)
+    class Watching(Fake):
+        def segment(self, image, regions, seed=0):
+            name = str(np.count_nonzero(image[0, :, 0] < 64) - 10)  # see `textures`
+            tested.setdefault(len(fits), []).append(name)
+            return super().segment(image, regions)
 
-    monkeypatch.setattr(rwtsd, "judge", watched)
+    context, _, fits = with_fake(context, Watching())
     results = rwtsd.run(replace(context, data=textures, quick=False, folds=3))
     assert len(fits) == 3
-    for train, test in zip(fits, tested, strict=True):
+    for train, test in zip(fits, tested.values(), strict=True):
         assert sorted(train + test) == list("01234567")
     assert list(results.images["fake"]) == list("01234567")
 
 
-def test_brodatz_mosaics_share_no_texture(context, tmp_path, monkeypatch):
+def test_brodatz_mosaics_share_no_texture(context, tmp_path):
     root = tmp_path / "album"
     root.mkdir()
     for number in range(10):
         Image.fromarray(np.full((64, 64), 20 + 20 * number, np.uint8)).save(root / f"D{number}.png")
-    install(monkeypatch)
     split = brodatz._mosaics(replace(context, data=root))
     train, test = ({int(gray) for each in part for gray in np.unique(each.image)} for part in (split.train, split.test))
     assert train
@@ -88,15 +89,15 @@ def test_brodatz_mosaics_share_no_texture(context, tmp_path, monkeypatch):
     assert not train & test
 
 
-def test_multi_region_asks_for_four_and_for_the_true_number(context, monkeypatch):
-    method, _ = install(monkeypatch)
+def test_multi_region_asks_for_four_and_for_the_true_number(context):
+    context, method, _ = with_fake(context)
     results = multi_region.run(context)
     true = [len(np.unique(each.truths[0])) for each in multi_region._split(context).test]
     assert method.asked == [4] * len(true) + true
     assert [row.method for row in results.rows if row.source == "measured"] == ["fake, K=4", "fake, true K"]
 
 
-def test_bsds_covering_is_pooled_over_annotators(context, monkeypatch):
+def test_bsds_covering_is_pooled_over_annotators(context):
     # Fake's stripes meet in the middle. Image a: three annotators agree with it; image b: one does not.
     middle = np.tile((np.arange(8) >= 4).astype(np.int64), (8, 1))
     rows = middle.T.copy()
@@ -116,20 +117,19 @@ def _images(samples, labels):
     return {each.name: measure(labels, each.truths) for each in samples}
 
 
-@pytest.mark.parametrize("crf", [False, True])
-def test_bsds_smooths_small_regions_before_the_evolution(monkeypatch, crf):
-    if crf:
+@pytest.mark.parametrize("smooth", [bsds500.smooth_by_neighbours, bsds500.smooth_by_crf])
+def test_bsds_smooths_small_regions_before_the_evolution(smooth):
+    if smooth is bsds500.smooth_by_crf:
         pytest.importorskip("pydensecrf", reason="needs pydensecrf2")
     labels = np.zeros((20, 20), np.int64)
     labels[:, 10:] = 5
     image = (50 * labels).astype(np.uint8)
     labels[3, 3] = 2  # a single pixel is below 2 %
-    monkeypatch.setattr(bsds500, "_has_crf", lambda: crf)
-    np.testing.assert_array_equal(bsds500._smoothed(labels, image), labels // 5)
+    np.testing.assert_array_equal(smooth(labels, image), labels // 5)
 
 
 @pytest.mark.parametrize(("quick", "size"), [(False, (256, 256)), (True, (30, 50))])
-def test_bsds_segments_squares_and_judges_at_the_images_size(context, monkeypatch, quick, size):
+def test_bsds_segments_squares_and_judges_at_the_images_size(context, quick, size):
     seen = []
 
     class Halves(Fake):
@@ -137,20 +137,14 @@ def test_bsds_segments_squares_and_judges_at_the_images_size(context, monkeypatc
             seen.append((image.shape[:2], regions))
             return super().segment(image, 2)
 
-    monkeypatch.setattr(bsds500, "_has_crf", lambda: False)
     image = np.zeros((30, 50, 3), np.uint8)
-    found = bsds500._clusters_then_evolution(replace(context, quick=quick))(Halves(), Sample(image, (), ""))
+    segment = bsds500.clusters_then_evolution(replace(context, quick=quick), bsds500.smooth_by_neighbours)
+    found = segment(Halves(), Sample(image, (), ""))
     np.testing.assert_array_equal(found, np.tile(np.arange(50) // 25, (30, 1)))
     assert seen == [(size, 8 if quick else 20)]
 
 
-def test_bsds_labels_come_back_where_they_were():
-    labels = np.arange(12).reshape(3, 4)
-    np.testing.assert_array_equal(bsds500._stretched(labels, 6, 12), labels.repeat(2, axis=0).repeat(3, axis=1))
-    np.testing.assert_array_equal(bsds500._stretched(labels.repeat(3, axis=0).repeat(3, axis=1), 3, 4), labels)
-
-
-class Colours:
+class Colours(Describer):
     """A describer that keeps count of the pictures it is shown."""
 
     image_channels, stride = 3, 0
@@ -169,15 +163,14 @@ class Colours:
         return image * (labels >= 0)[:, None]
 
 
-def test_bsds_clusters_and_evolves_descriptors_of_squares(context, monkeypatch):
-    monkeypatch.setattr(bsds500, "_has_crf", lambda: False)
-    monkeypatch.setattr(bsds500, "CLUSTERS", 2)
+def test_bsds_clusters_and_evolves_descriptors_of_squares(context):
     colours = Colours()
     truth = np.tile((np.arange(48) >= 18).astype(np.int64), (32, 1))
     image = np.repeat(np.where(truth == 1, 200, 40).astype(np.uint8)[..., None], 3, axis=2)
     settings = FitSettings(start="kmeans", evolution=bsds500.EVOLUTION)
     method = DescriptorMethod("colours", 0, lambda channels: colours, settings)
-    found = bsds500._clusters_then_evolution(replace(context, quick=False))(method, Sample(image, (truth,), ""))
+    segment = bsds500.clusters_then_evolution(replace(context, quick=False), bsds500.smooth_by_neighbours, 2)
+    found = segment(method, Sample(image, (truth,), ""))
     assert colours.seen == {(256, 256)}
     assert abs((found == truth).mean() - 0.5) == 0.5  # in one order or the other
 
@@ -201,10 +194,8 @@ def test_gpb_has_the_official_figures(context, data_dir):
 
 
 def _bench_samples(root):
-    from shapetailor.datasets.bsds500 import read_segmentations
-
-    truths = {path.stem: read_segmentations(path) for path in sorted((root / "groundTruth").glob("*.mat"))}
-    return [Sample(np.zeros(each[0].shape, np.uint8), each, name) for name, each in truths.items()]
+    truths = {path.stem: read_bsds_truths(path) for path in sorted((root / "groundTruth").glob("*.mat"))}
+    return [Sample(np.zeros(each[0].shape, np.uint8), tuple(each), name) for name, each in truths.items()]
 
 
 def test_gpb_names_a_missing_map(context, tmp_path):
@@ -240,15 +231,14 @@ def test_cut_outs_turn_image_and_truth_together():
         assert agree[inside].all()
 
 
-def test_size_counts_parameters_and_training_images(context, textures, monkeypatch):
-    install(monkeypatch)
+def test_size_counts_parameters_and_training_images(context, textures):
+    context, _, _ = with_fake(context)
     results = size.run(replace(context, data=textures, quick=False))
     assert results.rows[0].values == {"parameters": 7, "training images": 4}
 
 
-def test_size_counts_no_training_images_where_nothing_is_learnt(context, monkeypatch):
-    install(monkeypatch, learns=False)
-    assert size.run(context).rows[0].values["training images"] == 0
+def test_size_counts_no_training_images_where_nothing_is_learnt(context):
+    assert size.run(with_fake(context, learns=False)[0]).rows[0].values["training images"] == 0
 
 
 def test_ablation_has_one_to_five_layers_with_and_without_updates(context, monkeypatch):
@@ -264,7 +254,8 @@ def test_ablation_has_one_to_five_layers_with_and_without_updates(context, monke
 
     monkeypatch.setattr(ablation, "train", train)
     monkeypatch.setattr(DescriptorMethod, "segment", segment)
-    install(monkeypatch, DescriptorMethod("Siamese", 1, lambda channels: None, FitSettings()), name="siamese")
+    siamese = DescriptorMethod("Siamese", 1, lambda channels: None, FitSettings())
+    context, _, _ = with_fake(context, siamese, name="siamese")
     results = ablation.run(context)
     images = len(results.images["ST-DNN (1), whole image"])
     assert trained == [1, 2, 3, 4, 5]
@@ -273,8 +264,8 @@ def test_ablation_has_one_to_five_layers_with_and_without_updates(context, monke
 
 
 @pytest.mark.parametrize("name", ["rwtsd", "brodatz", "multi-region", "bsds500"])
-def test_a_table_is_written_with_its_pictures(name, context, monkeypatch):
-    install(monkeypatch)
+def test_a_table_is_written_with_its_pictures(name, context):
+    context, _, _ = with_fake(context)
     results = load(name).run(context)
     assert results.pictures
     for picture in results.pictures:

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
+from experiment_fakes import squared_sobolev_norm
 
-from shapetailor import baselines
+from shapetailor.baselines import Baseline
 from shapetailor.datasets import Sample
 from shapetailor.experiments import covariance, deformation
 from shapetailor.experiments.consistency import ACCURACY
 from shapetailor.experiments.context import Context
 from shapetailor.experiments.running import run_experiment
-from shapetailor.experiments.warps import squared_sobolev_norm
 
 MEASURES = 10
 
@@ -42,12 +42,12 @@ def right_half(image):
 
 
 @pytest.fixture
-def run_with(monkeypatch, tmp_path):
+def run_with(tmp_path):
     def run(experiment, rule, out="out", **settings):
         method = Fake(rule)
-        recipe = baselines.Recipe("fake", "fake", False, lambda samples, folder, settings: method)
-        monkeypatch.setitem(baselines.RECIPES, "fake", recipe)
-        context = Context(None, tmp_path / out, quick=True, methods=("fake",), progress=False, **settings)
+        fake = Baseline("fake", "fake", False, lambda samples, folder, settings: method)
+        options = {"methods": ("fake",), "baselines": {"fake": fake}, **settings}
+        context = Context(None, tmp_path / out, quick=True, progress=False, **options)
         return run_experiment(experiment, context, "test"), method, context
 
     return run

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -55,6 +57,17 @@ def boundaries(bench, name, kind):
     return metrics.strength_boundaries(strength, UCM_THRESHOLDS)
 
 
+@pytest.fixture(scope="module")
+def boundary_curves(bench, names, truths):
+    """Return a function: kind → the images' counts, matched once."""
+
+    @cache
+    def curves(kind):
+        return [metrics.boundary_curve(boundaries(bench, n, kind), truths["boundaries"][n]) for n in names]
+
+    return curves
+
+
 def thresholds(kind):
     return SEGMENTATIONS if kind == "segs" else UCM_THRESHOLDS
 
@@ -83,9 +96,8 @@ def test_region_figures_are_the_printed_ones(bench, names, truths, test, kind):
 @pytest.mark.parametrize(
     ("test", "kind"), [("test_1", "ucm2"), ("test_2", "png"), ("test_3", "segs"), ("test_4", "segs")]
 )
-def test_boundary_figures_are_the_printed_ones(bench, names, truths, test, kind):
-    curves = [metrics.boundary_curve(boundaries(bench, n, kind), truths["boundaries"][n]) for n in names]
-    ours = metrics.boundary_benchmark(curves, thresholds(kind))
+def test_boundary_figures_are_the_printed_ones(bench, boundary_curves, test, kind):
+    ours = metrics.boundary_benchmark(boundary_curves(kind), thresholds(kind))
     folder = bench / test
     tables = {
         "eval_bdry_thr.txt": np.c_[ours.thresholds, ours.recall, ours.precision, ours.f],
@@ -103,7 +115,7 @@ def test_the_annotators_boundaries_are_our_boundaries_of_their_labels(names, tru
             np.testing.assert_array_equal(metrics.label_boundaries(labels), boundary)
 
 
-def test_single_image_metrics_are_the_curve_at_one_segmentation(bench, names, truths):
+def test_single_image_metrics_are_the_curve_at_one_segmentation(bench, names, truths, boundary_curves):
     name = names[0]
     first, truth = segmentations(bench, name, "segs")[0], truths["labels"][name]
     curve = metrics.region_curve([first], truth)
@@ -111,6 +123,5 @@ def test_single_image_metrics_are_the_curve_at_one_segmentation(bench, names, tr
     assert scores.covering == pytest.approx(curve.covering[0], abs=1e-12)
     assert scores.rand_index == pytest.approx(curve.rand_index[0], abs=1e-12)
     assert scores.variation_of_information == pytest.approx(curve.variation_of_information[0], abs=1e-12)
-    boundary = metrics.boundary_curve([metrics.label_boundaries(first)], truths["boundaries"][name])
-    ours = metrics.boundary_benchmark([boundary], [1])
+    ours = metrics.boundary_benchmark([boundary_curves("segs")[0][:1]], [1])
     assert metrics.boundary_f(first, truth).f == pytest.approx(ours.f[0], abs=1e-12)

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -289,14 +286,6 @@ def test_wrong_arguments_are_named():
         net.set_statistics(torch.zeros(3), torch.ones(3))
     with pytest.raises(ValueError, match="at least one pixel"):
         net.fit_statistics([])
-
-
-def test_the_example_of_the_documentation_runs():
-    page = Path(__file__).parents[2] / "docs" / "network.md"
-    (example,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    names = {}
-    exec(example, names)
-    assert names["descriptors"].shape == (2, 5, 48, 64)
 
 
 @pytest.mark.parametrize("name", OPTIONS)

@@ -5,11 +5,12 @@ import re
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from PIL import Image
 
-from shapetailor.segmentation.canvas import as_picture
+from shapetailor.segmentation.canvas import Canvas, Pose, canvas_of, pose_of
 
 MANY = 2**20
 
@@ -19,7 +20,9 @@ def random_bytes(*shape):
 
 
 def values(image, channels=3, max_pixels=MANY):
-    return as_picture(image, channels, max_pixels).values
+    """What a picture becomes, as it lies."""
+    canvas = canvas_of(image, channels, 1, max_pixels)
+    return canvas.upright(canvas.values)
 
 
 def test_8_bits_are_divided_by_255():
@@ -140,55 +143,137 @@ def test_what_holds_no_numbers_is_refused(image):
 
 def test_a_large_picture_is_averaged_over_blocks():
     gray = random_bytes(12, 18)
-    picture = as_picture(gray, 1, max_pixels=24)
-    assert picture.factor == 3
-    np.testing.assert_allclose(picture.values[0], gray.reshape(4, 3, 6, 3).mean((1, 3)) / 255, rtol=1e-5)
-    assert picture.original is gray
+    canvas = canvas_of(gray, 1, 1, max_pixels=24)
+    assert canvas.factor == 3
+    np.testing.assert_allclose(canvas.upright(canvas.values)[0], gray.reshape(4, 3, 6, 3).mean((1, 3)) / 255, rtol=1e-5)
+    assert canvas.original is gray
 
 
 def test_cut_blocks_average_the_pixels_they_have():
     gray = np.full((7, 5), 51, np.uint8)
-    np.testing.assert_allclose(as_picture(gray, 1, max_pixels=4).values, 0.2, rtol=1e-6)
+    np.testing.assert_allclose(values(gray, 1, max_pixels=4), 0.2, rtol=1e-6)
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 200))
 def test_reduced_labels_come_back_at_the_pictures_size(height, width, max_pixels):
-    picture = as_picture(np.zeros((height, width), np.uint8), 1, max_pixels)
-    small = np.arange(picture.values[0].size).reshape(picture.values.shape[1:])
-    full = picture.restore_labels(small)
+    canvas = canvas_of(np.zeros((height, width), np.uint8), 1, 1, max_pixels)
+    small = np.arange(canvas.values[0].size).reshape(canvas.values.shape[1:])
+    full = canvas.labels_out(small)
     assert full.shape == (height, width)
     # Every block is seen, and reducing takes it back.
     np.testing.assert_array_equal(np.unique(full), small.ravel())
-    np.testing.assert_array_equal(picture.reduce_labels(full, "init"), small)
+    np.testing.assert_array_equal(canvas.labels_in(full, "init"), small)
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 200), st.data())
 def test_a_single_marked_pixel_marks_its_block_only(height, width, max_pixels, data):
-    picture = as_picture(np.zeros((height, width), np.uint8), 1, max_pixels)
+    canvas = canvas_of(np.zeros((height, width), np.uint8), 1, 1, max_pixels)
     y, x = data.draw(st.integers(0, height - 1)), data.draw(st.integers(0, width - 1))
     marks = np.full((height, width), -1)
     marks[y, x] = 2
-    reduced = picture.reduce_marks(marks, "scribbles")
-    assert reduced.shape == picture.values.shape[1:]
-    assert np.argwhere(reduced != -1).tolist() == [[y // picture.factor, x // picture.factor]]
+    reduced = canvas.marks_in(marks, "scribbles")
+    assert reduced.shape == canvas.values.shape[1:]
+    assert np.argwhere(canvas.upright(reduced) != -1).tolist() == [[y // canvas.factor, x // canvas.factor]]
     assert reduced.max() == 2
 
 
 @pytest.mark.parametrize("max_pixels", [MANY, 10])
-@pytest.mark.parametrize("method", ["reduce_labels", "reduce_marks"])
+@pytest.mark.parametrize("method", ["labels_in", "marks_in"])
 def test_labels_of_another_size_are_refused_by_their_name(method, max_pixels):
-    picture = as_picture(np.zeros((8, 9), np.uint8), 1, max_pixels)
+    canvas = canvas_of(np.zeros((8, 9), np.uint8), 1, 1, max_pixels)
     with pytest.raises(ValueError, match=r"init must have the picture's size \(8, 9\), got \(9, 8\)"):
-        getattr(picture, method)(np.zeros((9, 8), np.int64), "init")
+        getattr(canvas, method)(np.zeros((9, 8), np.int64), "init")
 
 
 @pytest.mark.parametrize("height", [1, 130, 385])
 def test_strips_of_a_large_picture_meet_without_a_seam(height):
-    gray = random_bytes(height, 20)
-    picture = as_picture(gray, 1, max_pixels=max(1, gray.size // 9))
-    expected = gray / 255
-    for axis, side in enumerate(gray.shape):
-        first = np.arange(0, side, picture.factor)
-        widths = np.expand_dims(np.diff(first, append=side), 1 - axis)
-        expected = np.add.reduceat(expected, first, axis=axis) / widths
-    np.testing.assert_allclose(picture.values[0], expected, rtol=1e-5)
+    gray = np.random.default_rng(0).integers(0, 256, (height, 20)).astype(np.uint8)
+    found = values(gray, 1, max_pixels=max(1, gray.size // 9))[0]
+    side = -(-gray.shape[1] // found.shape[1])
+    rest = [(0, -n % side) for n in gray.shape]
+    sums, counts = (
+        np.pad(each, rest).reshape(found.shape[0], side, found.shape[1], side).sum((1, 3))
+        for each in (gray / 255, np.ones(gray.shape))
+    )
+    np.testing.assert_allclose(found, sums / counts, rtol=1e-5)
+
+
+def test_limits_of_a_reduced_picture_are_those_of_its_stored_values():
+    gray = np.random.default_rng(0).integers(0, 4096, (60, 60)).astype(np.uint16)
+    small = values(gray, 1, max_pixels=400)[0]
+    full = values(gray, 1)[0].reshape(20, 3, 20, 3).mean((1, 3))
+    np.testing.assert_allclose(small, full, atol=2e-3)
+
+
+def test_a_photograph_is_upright_as_a_file_and_as_a_pil_image(tmp_path):
+    image = Image.fromarray(random_bytes(6, 8, 3))
+    exif = image.getexif()
+    exif[0x0112] = 6  # turned by a quarter
+    image.save(tmp_path / "turned.png", exif=exif)
+    with Image.open(tmp_path / "turned.png") as opened:
+        np.testing.assert_array_equal(values(opened), values(tmp_path / "turned.png"))
+    assert values(tmp_path / "turned.png").shape == (3, 8, 6)
+
+
+SYMMETRIES = [(turns, mirrored) for turns in range(4) for mirrored in (False, True)]
+
+
+def moved(picture, turns, mirrored):
+    turned = np.rot90(picture, turns, (-2, -1))
+    return turned[..., ::-1] if mirrored else turned
+
+
+@pytest.mark.parametrize("rows", [False, True])
+@pytest.mark.parametrize("columns", [False, True])
+@pytest.mark.parametrize("diagonal", [False, True])
+def test_undo_undoes(rows, columns, diagonal):
+    picture = np.random.default_rng(0).random((2, 3, 5))
+    pose = Pose(rows, columns, diagonal)
+    np.testing.assert_array_equal(pose.undo(pose.apply(picture)), picture)
+
+
+@pytest.mark.parametrize(("turns", "mirrored"), SYMMETRIES)
+@pytest.mark.parametrize("shape", [(3, 16, 16), (1, 9, 14), (3, 14, 9), (1, 1, 7), (1, 1, 1)])
+def test_all_versions_of_a_picture_have_one_pose(shape, turns, mirrored):
+    picture = np.random.default_rng(1).random(shape)
+    version = moved(picture, turns, mirrored)
+    np.testing.assert_array_equal(pose_of(version).apply(version), pose_of(picture).apply(picture))
+
+
+@given(arrays(np.uint8, (1, 6, 6)), st.sampled_from(SYMMETRIES))
+@settings(max_examples=200)
+def test_any_picture_that_is_not_balanced_has_one_pose(picture, symmetry):
+    lever = np.arange(6) - 2.5
+    down, right = picture[0].sum(1) @ lever, picture[0].sum(0) @ lever
+    if 0 in (down, right) or abs(down) == abs(right):
+        return  # balanced: several poses are equally good
+    version = moved(picture, *symmetry)
+    np.testing.assert_array_equal(pose_of(version).apply(version), pose_of(picture).apply(picture))
+
+
+def test_a_balanced_picture_is_left_as_it_is():
+    assert pose_of(np.ones((3, 8, 8))) == Pose(False, False, False)
+
+
+@pytest.mark.parametrize(
+    ("side", "stride", "zoom"), [(128, 4, 1), (127, 4, 2), (64, 4, 2), (40, 4, 4), (1, 4, 8), (5, 1, 1), (5, 0, 1)]
+)
+def test_small_pictures_are_enlarged_for_networks_that_work_on_blocks(side, stride, zoom):
+    assert canvas_of(np.zeros((1, side, 3)), 3, stride, MANY).zoom == zoom
+
+
+@pytest.mark.parametrize("zoom", [1, 2, 3, 8])
+def test_labels_come_back_from_any_canvas(zoom):
+    labels = np.random.default_rng(0).integers(0, 4, (5, 7))
+    canvas = Canvas(labels, np.zeros((1, 7 * zoom, 5 * zoom), np.float32), 1, Pose(True, False, True), zoom)
+    assert canvas.labels_in(labels, "init").shape == (7 * zoom, 5 * zoom)
+    np.testing.assert_array_equal(canvas.labels_out(canvas.labels_in(labels, "init")), labels)
+
+
+def test_an_enlarged_picture_is_the_same_picture():
+    stored = np.random.default_rng(0).random((6, 16), np.float32)
+    canvas = canvas_of(stored, 1, 2, MANY)
+    assert canvas.values.shape == (1, 24, 64)
+    means = canvas.values.reshape(6, 4, 16, 4).mean((1, 3))
+    assert np.corrcoef(means.ravel(), canvas.pose.apply(stored).ravel())[0, 1] > 0.95
+    np.testing.assert_array_equal(canvas_of(np.ones((2, 2)), 1, 4, MANY).values, 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from shapetailor.drawing.animation import Recorder
 from shapetailor.drawing.overlay import COLOURS, as_rgb8, overlay, region_colour
 from shapetailor.drawing.polygons import trace
 from shapetailor.io.images import read_image, read_labels
-from shapetailor.segmentation.cleanup import dense_crf, remove_small
+from shapetailor.segmentation.cleanup import remove_small
 from shapetailor.segmentation.result import Segmentation
 
 SHAPES = st.tuples(st.integers(1, 9), st.integers(1, 9))
@@ -283,43 +282,3 @@ def test_many_pieces_are_no_trouble():
 def test_an_impossible_share_is_refused():
     with pytest.raises(ValueError, match="min_share must be a share"):
         remove_small(RING, 2.0)
-
-
-def noisy_halves():
-    rng = np.random.default_rng(0)
-    truth = np.repeat([[0] * 30 + [3] * 30], 60, axis=0)
-    image = np.where(truth[..., None] == 3, 200, 50) + rng.integers(-10, 10, (60, 60, 3))
-    labels = np.where(rng.random((60, 60)) < 0.1, 5, truth)
-    return truth, image.astype(np.uint8), labels
-
-
-def test_dense_crf_removes_specks_along_the_images_edges():
-    pytest.importorskip("pydensecrf", reason="needs pydensecrf2")
-    truth, image, labels = noisy_halves()
-    cleaned, vanished = dense_crf(labels, image)
-    np.testing.assert_array_equal(cleaned, truth)
-    assert vanished == (5,)
-
-
-def test_dense_crf_takes_pictures_that_are_read_only():
-    pytest.importorskip("pydensecrf", reason="needs pydensecrf2")
-    truth, image, labels = noisy_halves()
-    image.flags.writeable = False
-    np.testing.assert_array_equal(dense_crf(labels, image)[0], truth)
-
-
-def test_dense_crf_has_nothing_to_decide_where_only_one_region_is_large():
-    pytest.importorskip("pydensecrf", reason="needs pydensecrf2")
-    _, image, _ = noisy_halves()
-    labels = np.full((60, 60), 4)
-    labels[:6, :10] = np.arange(60).reshape(6, 10) + 5  # single pixels
-    cleaned, vanished = dense_crf(labels, image)
-    assert (cleaned == 4).all()
-    assert vanished == tuple(range(5, 65))
-
-
-def test_dense_crf_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pydensecrf.densecrf", None)
-    _, image, labels = noisy_halves()
-    with pytest.raises(ImportError, match="pip install pydensecrf2"):
-        dense_crf(labels, image)

@@ -17,7 +17,8 @@ from shapetailor.evolution.local_means import cell_side, local_means
 from shapetailor.evolution.region_costs import Tailor
 from shapetailor.network.checkpoint import load_model, save_model
 from shapetailor.network.config import STDNNConfig
-from shapetailor.network.two_level import TwoLevels, averaged
+from shapetailor.network.describer import Describer, Descriptors
+from shapetailor.network.two_level import TwoLevels, describe_whole
 from shapetailor.training.augmentation import Batches
 from shapetailor.training.boundary_samples import PairMaker
 from shapetailor.training.corpus import read_corpus
@@ -88,7 +89,7 @@ def test_costs_with_local_means_are_those_of_all_pairs():
     def values(image, maps):
         return image * (maps >= 0)[:, None]
 
-    regions = Tailor(torch.from_numpy(gray)[None, None], values, 2, 1, sigma=3.0).start(labels)
+    regions = Tailor(torch.from_numpy(gray)[None, None], Descriptors(values), 2, sigma=3.0).start(labels)
     for number, region in regions.items():
         # The region's box is wider than the region by its reach.
         columns = slice(0, 8) if number == 0 else slice(4, 14)
@@ -105,8 +106,8 @@ def test_costs_of_blocks_are_those_of_their_pixels(sigma):
     image = net.fine.prepare(torch.rand(1, 3, 40, 44, generator=torch.Generator().manual_seed(1)))
     labels = np.zeros((40, 44), np.int64)
     labels[:, 21:], labels[25:, 10:30] = 1, 2
-    by_blocks = Tailor(image, net.fine, 4, 2, sigma=sigma).start(labels)
-    by_pixels = Tailor(image, lambda *each: net.fine(*each), 4, 2, sigma=sigma).start(labels)
+    by_blocks = Tailor(image, net.fine.descriptors, 4, sigma=sigma).start(labels)
+    by_pixels = Tailor(image, Descriptors(net.fine, 2), 4, sigma=sigma).start(labels)
     for number, region in by_blocks.items():
         np.testing.assert_allclose(region.cost, by_pixels[number].cost, atol=1e-4)
         np.testing.assert_allclose(region.own, by_pixels[number].own, atol=1e-4)
@@ -127,11 +128,14 @@ def test_two_levels_say_what_both_networks_say():
 
 
 def test_averaged_descriptors_keep_their_length_and_move_by_half_a_block():
-    def blocks(picture):  # which block of 4 each pixel is in, as a direction
-        columns = torch.arange(picture.shape[3]) // 4
-        return torch.stack([columns.cos(), columns.sin()])[None, :, None].expand(1, 2, picture.shape[2], -1).clone()
+    class Blocks(Describer):  # which block of 4 each pixel is in, as a direction
+        image_channels, stride = 1, 4
 
-    found = averaged(blocks, torch.zeros(1, 1, 8, 16), 4)
+        def __call__(self, picture, labels):
+            columns = torch.arange(picture.shape[3]) // 4
+            return torch.stack([columns.cos(), columns.sin()])[None, :, None].expand(1, 2, len(labels[0]), -1).clone()
+
+    found = describe_whole(Blocks(), torch.zeros(1, 1, 8, 16), positions=2)
     torch.testing.assert_close(found.square().sum(dim=1), torch.ones(1, 8, 16))
     changes = (found[0, 0, 0].diff().abs() > 1e-6).nonzero().squeeze(1)
     assert set((changes + 1).tolist()) == {2, 4, 6, 8, 10, 12, 14}

@@ -18,7 +18,6 @@ from shapetailor.datasets import FAMILIES, Sample, mosaic, texture
 from shapetailor.io.images import write_image, write_labels
 from shapetailor.loss import separation_loss
 from shapetailor.network.checkpoint import load_model
-from shapetailor.training import augmentation as augment
 
 STUDIES = Path(__file__).parents[2] / "studies"
 SMALL = STDNNConfig(
@@ -149,14 +148,11 @@ def data(tmp_path):
     return tmp_path
 
 
-def test_a_tiny_run_trains_measures_and_chooses(script, data, monkeypatch, capsys):
-    monkeypatch.setattr(augment, "MASKS", 4)
-    monkeypatch.setattr(script("sources"), "TRAINING_MOSAICS", 4)
-    monkeypatch.setattr(script("sources"), "TEST_MOSAICS", 4)
-    monkeypatch.setattr(script("cross_validate"), "BATCH", 2)
+def test_a_tiny_run_trains_measures_and_chooses(script, data, capsys):
     folders = ["--rwtsd", data / "rwtsd", "--multi-region", data / "multi", "--brodatz", data / "brodatz"]
-    sizes = ["--size", 48, "--steps", 2, "--samples", 4, "--variants", "RS,pair0.1,large-scales", "--out", data / "out"]
-    script("cross_validate").main([str(each) for each in (*folders, *sizes, "--device", "cpu")])
+    sizes = ["--size", 48, "--steps", 2, "--samples", 4, "--batch", 2, "--mosaics", 4]
+    others = ["--variants", "RS,pair0.1,large-scales", "--out", data / "out", "--device", "cpu"]
+    script("cross_validate").main([str(each) for each in (*folders, *sizes, *others)])
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if "±" in line]
     assert [(row[0], row[1]) for row in rows] == [
         (f"| {variant}", name)
@@ -187,7 +183,7 @@ def test_grown_descriptors_have_larger_alphas_and_nothing_else(script, kind):
 
 
 def test_growing_alphas_compares_every_way_on_a_picture(script):
-    truth = np.repeat([[0] * 24 + [1] * 24], 48, axis=0)
+    truth = np.repeat([[0] * 16 + [1] * 16], 32, axis=0)
     image = np.where(truth == 0, 60, 180).astype(np.uint8)
     image += np.random.default_rng(0).integers(0, 20, image.shape, dtype=np.uint8)
     found = script("growing_alphas").coverings(load_model("texture")[0], Sample(image, (truth,), "halves"))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from shapetailor.datasets import Sample
 from shapetailor.io.images import write_image, write_labels
-from shapetailor.training.corpus import Corpus, greatest_rectangle, read_corpus
+from shapetailor.training.corpus import Corpus, read_corpus
 
 
 def halves(size=24):
@@ -106,22 +106,6 @@ def test_the_fingerprint_sees_names_pixels_and_labels():
     ]
     assert len({each.fingerprint() for each in seen}) == 4
     assert Corpus(images.clone(), truths, ("a", "b")).fingerprint() == seen[0].fingerprint()
-
-
-@given(st.integers(0, 10**6), st.integers(1, 7), st.integers(1, 7))
-def test_the_greatest_rectangle_is_the_best_of_all(seed, rows, columns):
-    inside = np.random.default_rng(seed).random((rows, columns)) < 0.7
-    top, left, height, width = greatest_rectangle(inside)
-    assert inside[top : top + height, left : left + width].all()
-    areas = [
-        (bottom - above) * (right - before)
-        for above in range(rows)
-        for bottom in range(above + 1, rows + 1)
-        for before in range(columns)
-        for right in range(before + 1, columns + 1)
-        if inside[above:bottom, before:right].all()
-    ]
-    assert height * width == max(areas, default=0)
 
 
 def test_textures_lie_inside_their_regions():

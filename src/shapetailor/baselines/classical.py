@@ -1,12 +1,9 @@
-"""What one would try first: k-means of colours, a random forest, Chan–Vese. None learns from other images."""
+"""Classical methods, none of which learns from other images: k-means of colours, a random forest, Chan–Vese."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 from scipy.ndimage import gaussian_filter
@@ -14,24 +11,20 @@ from skimage.feature import multiscale_basic_features
 from skimage.segmentation import chan_vese
 
 from ..arrays import Array, Floats32, Labels
-from ..datasets import Sample
-from ..segmentation.canvas import as_picture
+from ..io.intensity import Intensity
 from ..segmentation.starts import kmeans_start, region_means
-from .method import FitSettings, Method, Recipe
-
-Values = Floats32  # (C, H, W) in 0..1
+from .method import Baseline
 
 #: Standard deviation, in pixels, of the blur before colours are clustered into a forest's seeds.
 SEED_BLUR = 8.0
-#: Trees, their depth and the share of the marked pixels that each sees: as in scikit-image's own example.
+#: As in scikit-image's own example.
 FOREST = {"n_estimators": 50, "max_depth": 10, "max_samples": 0.05}
-#: Chan–Vese's iterations at most; its length term has scikit-image's default weight.
 CHAN_VESE_ITERATIONS = 300
 
 
 @dataclass(frozen=True)
 class KMeansColour:
-    """k-means of the pixels' colours, each pixel by itself: no texture, no neighbourhood."""
+    """k-means of the pixels' colours."""
 
     title: str = "k-means of colours"
     parameters: int = 0
@@ -43,25 +36,22 @@ class KMeansColour:
 
 @dataclass(frozen=True)
 class Forest:
-    """scikit-image's trainable segmentation, which marks its own training pixels.
+    """scikit-image's trainable segmentation with seeds of its own.
 
-    Made for a person who marks some pixels of an image: a random forest on `multiscale_basic_features` (intensity,
-    gradient and Hessian at several scales) learns from the marks and labels the rest [1]_. Textures are not shared
-    between images, so a forest cannot be trained on others; and the truth must not be told. The marks are therefore
-    made from the image itself: its strongly blurred colours are clustered by k-means, and the half of each cluster
-    that lies nearest to the cluster's mean is marked. The forest then labels every pixel.
+    A random forest on `multiscale_basic_features` learns from seeds and labels the rest [1]_. The seeds come from the
+    image itself: its blurred colours are clustered by k-means, and the half of each cluster nearest to the mean is
+    seed.
 
     References
     ----------
-    .. [1] `skimage.future.fit_segmenter`, and "Trainable segmentation using local features and random forests" in
-       scikit-image's gallery.
+    .. [1] "Trainable segmentation using local features and random forests" in scikit-image's gallery.
     """
 
     title: str = "random forest, self-trained"
     parameters: int = 0
 
     def segment(self, image: Array, regions: int, seed: int = 0) -> Labels:
-        """Mark the sure pixels, learn from them, label all."""
+        """Learn from the seeds, label all."""
         from skimage.future import fit_segmenter, predict_segmenter
         from sklearn.ensemble import RandomForestClassifier
 
@@ -74,7 +64,7 @@ class Forest:
         return np.asarray(predict_segmenter(features, forest), np.int64) - 1
 
 
-def sure_pixels(values: Values, regions: int, rng: np.random.Generator) -> Labels:
+def sure_pixels(values: Floats32, regions: int, rng: np.random.Generator) -> Labels:
     """Cluster blurred colours (C, H, W); return 1..K for the half of each cluster nearest to its mean, 0 elsewhere."""
     blurred = np.stack([gaussian_filter(channel, SEED_BLUR, mode="nearest") for channel in values])
     clusters = kmeans_start(blurred, regions, rng)
@@ -91,8 +81,7 @@ def sure_pixels(values: Values, regions: int, rng: np.random.Generator) -> Label
 class ChanVese:
     """scikit-image's Chan–Vese: two regions of nearly constant gray value with a short boundary [1]_.
 
-    It has two phases by construction. Another number of regions than two is refused by a ValueError, rather than
-    answered by some extension that its authors did not mean.
+    A ValueError refuses any other number of regions.
 
     References
     ----------
@@ -106,26 +95,22 @@ class ChanVese:
         """Evolve a checkerboard's level set; `seed` has no effect."""
         if regions != 2:
             raise ValueError(f"Chan–Vese finds 2 regions, regions is {regions}")
-        gray = as_picture(image, 1, image.size).values[0].astype(np.float64)
+        gray = _values(image).mean(axis=0).astype(np.float64)
         return np.asarray(chan_vese(gray, max_num_iter=CHAN_VESE_ITERATIONS), np.int64)
 
 
-def _values(image: Array) -> Values:
-    return as_picture(image, 1 if image.ndim == 2 else image.shape[2], image.size).values
-
-
-def _no_fit(method: Method, samples: Sequence[Sample], folder: Path, settings: FitSettings) -> Method:
-    return method
+def _values(image: Array) -> Floats32:
+    """(C, H, W) in 0..1."""
+    values = Intensity()(image)
+    return values[None] if values.ndim == 2 else np.moveaxis(values, 2, 0)
 
 
 def _needs_sklearn() -> str | None:
-    if find_spec("sklearn") is None:
-        return "scikit-learn is not installed: pip install 'shapetailor[baselines]'"
-    return None
+    return None if find_spec("sklearn") else "scikit-learn is not installed: pip install 'shapetailor[baselines]'"
 
 
-RECIPES = (
-    Recipe("kmeans-colour", KMeansColour.title, False, partial(_no_fit, KMeansColour())),
-    Recipe("forest", Forest.title, False, partial(_no_fit, Forest()), _needs_sklearn),
-    Recipe("chan-vese", ChanVese.title, False, partial(_no_fit, ChanVese())),
+BASELINES = (
+    Baseline("kmeans-colour", KMeansColour.title, False, lambda *_: KMeansColour()),
+    Baseline("forest", Forest.title, False, lambda *_: Forest(), _needs_sklearn),
+    Baseline("chan-vese", ChanVese.title, False, lambda *_: ChanVese()),
 )

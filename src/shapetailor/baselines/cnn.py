@@ -1,6 +1,6 @@
 """Convolutional networks as descriptors: torchvision's FCN and DeepLab-v3 on ResNet-101.
 
-Their descriptors look across boundaries. They are computed once, of the whole image, and the regions evolve on them.
+Descriptors are computed once, of the whole image, and the regions evolve on them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..network.checkpoint import read_tensors, write_tensors
+from ..network.describer import Describer
 from .vision import segmentation_network
 
 Head = Literal["softmax", "unit"]
@@ -27,8 +28,8 @@ BACKBONE = "resnet101"
 FORMAT, FORMAT_VERSION = "cnn", 1
 
 
-class CNN(nn.Module):
-    """A network's last layer, brought to the picture's size and bounded: the descriptor of each pixel.
+class CNN(nn.Module, Describer):
+    """The network's last layer, upsampled to the picture's size and bounded, as descriptors.
 
     Parameters
     ----------
@@ -36,7 +37,7 @@ class CNN(nn.Module):
     dimension : int
         Outputs of the last layer.
     head : {"softmax", "unit"}
-        What bounds a descriptor: softmax, for outputs that are classes, or division by its norm.
+        Softmax, for outputs that are classes, or division by the norm.
     """
 
     image_channels = 3
@@ -71,7 +72,7 @@ class CNN(nn.Module):
 
 
 def pretrained_file(architecture: str, folder: Path | None) -> Path | None:
-    """Find weights of the whole network, else of its backbone, among torchvision's file names in a folder."""
+    """Find weights of the whole network, else of its backbone, by torchvision's file names."""
     if folder is None:
         return None
     if not folder.is_dir():
@@ -84,10 +85,7 @@ def pretrained_file(architecture: str, folder: Path | None) -> Path | None:
 
 
 def load_pretrained(net: CNN, file: Path) -> None:
-    """Take over a file's weights but for the last layer (or, of a backbone's file, but for the head).
-
-    A ``.pth`` is read as tensors only: nothing in it can run.
-    """
+    """Load a file's weights except the last layer (of a backbone's file, except the head)."""
     stored = _stored(file)
     if file.name.startswith(BACKBONE):
         weights = {f"backbone.{name}": each for name, each in stored.items() if not name.startswith("fc.")}

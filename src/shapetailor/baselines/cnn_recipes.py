@@ -21,7 +21,7 @@ from ..training.run_state import require_same_run
 from ..training.train import recipe
 from .cnn import CNN, load_cnn, load_pretrained, pretrained_file, save_cnn
 from .cnn_training import FULL, QUICK, Loss, largest_regions, train_cnn
-from .method import DescriptorMethod, FitSettings, Method, Recipe, count_parameters
+from .method import Baseline, DescriptorMethod, FitSettings, Method, count_parameters
 from .vision import missing
 
 #: Most classes of the cross-entropy; of an image with more regions the largest count.
@@ -94,4 +94,4 @@ def _network(
     return net
 
 
-RECIPES = tuple(Recipe(kind.name, kind.title, True, partial(_fit, kind), missing) for kind in KINDS)
+BASELINES = tuple(Baseline(kind.name, kind.title, True, partial(_fit, kind), missing) for kind in KINDS)

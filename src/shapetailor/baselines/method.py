@@ -1,4 +1,4 @@
-"""What a method is, how one is fitted, and the kind that most are: descriptors under the common evolution."""
+"""A method, how it is fitted, and the common kind: descriptors under our starts and evolution."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from torch import nn
 from ..arrays import Array, Labels
 from ..datasets import Sample
 from ..evolution.config import EvolutionConfig
-from ..segmentation.segmenter import Describer, Segmenter, Start
+from ..network.describer import Describer
+from ..segmentation.segmenter import Segmenter, Start
 
 
 class Method(Protocol):
@@ -27,85 +28,46 @@ class Method(Protocol):
         """Learned numbers: weights and biases."""
 
     def segment(self, image: Array, regions: int, seed: int = 0) -> Labels:
-        """Split an H×W or H×W×C image into regions 0..K−1; a number may be missing where a region was not found."""
+        """Split an H×W or H×W×C image into regions 0..K−1, some of which may be empty."""
 
 
 @dataclass(frozen=True)
 class FitSettings:
-    """What fitting and segmenting depend on besides the data.
-
-    Attributes
-    ----------
-    seed : int
-        Of everything random in the fit.
-    quick : bool
-        Train for a few small steps only, to see that everything runs.
-    device : str
-        Where networks are trained and run: "cpu", "cuda" or another of torch's.
-    weights : path, optional
-        Folder with pretrained weights of torchvision's networks, under torchvision's file names.
-    start : {"kmeans", "ncut", "best", "boxes"}
-        Where the evolution starts, see `Segmenter.segment`. k-means by default, as the paper does for several regions.
-    evolution : EvolutionConfig, optional
-        How regions move.
-    progress : bool
-        Show progress bars on stderr.
-    """
+    """What fitting and segmenting depend on besides the data."""
 
     seed: int = 0
+    #: Train for a few small steps only, to see that everything runs.
     quick: bool = False
     device: str = "cpu"
+    #: Folder with torchvision's pretrained weights, under torchvision's file names.
     weights: Path | None = None
+    #: As of `Segmenter.segment`; k-means, as the paper does for several regions.
     start: Start = "kmeans"
     evolution: EvolutionConfig | None = None
     progress: bool = False
 
 
-Fit = Callable[[Sequence[Sample], Path, FitSettings], Method]
-
-
-def _always() -> None:
-    return None
-
-
 @dataclass(frozen=True)
-class Recipe:
+class Baseline:
     """How to get a method.
 
-    Attributes
-    ----------
-    name : str
-        What it is called on the command line.
-    title : str
-        What it is called in a table; a fitted method's own title may say more.
-    learns : bool
-        Whether `fit` reads the samples.
-    fit : callable
-        ``fit(samples, folder, settings)`` returns the method. A learned one keeps its model in `folder`: if it is
-        there, of the same data and settings, it is read and not trained again.
-    available : callable
-        Returns None, or why the method cannot run here.
+    ``fit(samples, folder, settings)`` returns it. A learned one keeps its model in `folder`: if it is there, of the
+    same data and settings, it is read and not trained again. `available` returns None, or why it cannot run here.
     """
 
+    #: On the command line.
     name: str
+    #: In a table; a fitted method's own title may say more.
     title: str
+    #: Whether `fit` reads the samples.
     learns: bool
-    fit: Fit
-    available: Callable[[], str | None] = _always
+    fit: Callable[[Sequence[Sample], Path, FitSettings], Method]
+    available: Callable[[], str | None] = lambda: None
 
 
 @dataclass(frozen=True)
 class DescriptorMethod:
-    """Descriptors under the common starts and evolution.
-
-    Attributes
-    ----------
-    title : str
-    parameters : int
-    describer : callable
-        Channels of a picture → what describes it.
-    settings : FitSettings
-    """
+    """Descriptors under our starts and evolution; `describer` maps a picture's channels to what describes it."""
 
     title: str
     parameters: int
@@ -113,7 +75,7 @@ class DescriptorMethod:
     settings: FitSettings
 
     def segment(self, image: Array, regions: int, seed: int = 0) -> Labels:
-        """Start from the whole image's descriptors and let the regions evolve."""
+        """Start from descriptors of the whole image, then evolve."""
         channels = 1 if image.ndim == 2 else image.shape[2]
         segmenter = Segmenter(self.describer(channels), self.settings.device)
         settings = self.settings

@@ -1,4 +1,4 @@
-"""Shape-tailored local descriptors, hand-crafted: what an ST-DNN's first map reads, and nothing learned [1]_.
+"""Shape-tailored local descriptors, hand-crafted: the input of an ST-DNN's first map, nothing learned [1]_.
 
 References
 ----------
@@ -19,24 +19,19 @@ from ..datasets import Sample
 from ..evolution.config import EvolutionConfig
 from ..network import features
 from ..network.config import STDNNConfig
+from ..network.describer import Describer
 from ..network.region_grid import Domain
-from .method import DescriptorMethod, FitSettings, Method, Recipe
+from .method import Baseline, DescriptorMethod, FitSettings, Method
 
 TOLERANCE = 1e-3
 
 
-class STLD(nn.Module):
+class STLD(nn.Module, Describer):
     """Colours, gray value and rectified oriented gradients, each smoothed at five scales inside its region.
 
-    The channels and scales α are those of the paper's layer f0 (40 numbers a pixel of a colour picture), α following
-    the picture's size as there. Each channel is divided by its spread: the standard deviation of its smoothed versions
-    over the whole picture, so that strong and weak channels count alike.
-
-    Parameters
-    ----------
-    image_channels : int
-    config : STDNNConfig, optional
-        Scales and the resolution that they belong to.
+    The channels and scales α are those of the paper's layer f0 (40 numbers a pixel of a colour picture), with α in
+    proportion to the picture's size. Each channel is divided by the standard deviation of its smoothed versions over
+    the whole picture, so that strong and weak channels count alike.
 
     Examples
     --------
@@ -50,15 +45,19 @@ class STLD(nn.Module):
 
     def __init__(self, image_channels: int, config: STDNNConfig | None = None) -> None:
         super().__init__()
-        self.image_channels = image_channels
         self.config = config or STDNNConfig(image_channels=image_channels, tol=TOLERANCE)
 
+    @property
+    def image_channels(self) -> int:
+        """Channels of the pictures that `prepare` takes."""
+        return self.config.image_channels
+
     def rescaled(self, resolution: int) -> STLD:
-        """Return the same for pictures of another longest side."""
+        """Return the descriptors for another longest side."""
         return STLD(self.image_channels, self.config.at_resolution(resolution))
 
     def prepare(self, image: Tensor) -> Tensor:
-        """Normalise whole pictures; append, as constant maps, what each channel is multiplied by."""
+        """Normalise whole pictures; append each channel's factor as a constant map."""
         normal = features.normalise(image)
         whole = torch.zeros(len(image), *image.shape[2:], dtype=torch.long, device=image.device)
         domain = Domain(whole, image.dtype, tol=self.config.tol)
@@ -89,7 +88,7 @@ def _fit_whole(samples: Sequence[Sample], folder: Path, settings: FitSettings) -
     return DescriptorMethod("non-STLD", 0, STLD, replace(settings, evolution=fixed))
 
 
-RECIPES = (
-    Recipe("stld", "STLD", False, _fit),
-    Recipe("stld-whole", "non-STLD", False, _fit_whole),
+BASELINES = (
+    Baseline("stld", "STLD", False, _fit),
+    Baseline("stld-whole", "non-STLD", False, _fit_whole),
 )

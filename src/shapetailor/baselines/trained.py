@@ -22,7 +22,7 @@ from ..network.checkpoint import load_model
 from ..network.stdnn import STDNN, STDNNConfig
 from ..training.sharpen import SharpenConfig, sharpen
 from ..training.train import TrainConfig, recipe, train
-from .method import DescriptorMethod, FitSettings, Method, Recipe, count_parameters
+from .method import Baseline, DescriptorMethod, FitSettings, Method, count_parameters
 
 #: STLD's channels and, on blocks of 4×4 pixels, its scales: α = 40 … 200 pixels² in a picture of 256×256.
 SIAMESE = STDNNConfig(scales=(2.5, 5.0, 7.5, 10.0, 12.5), alpha=0.0, head="unit", stride=4, resolution=256, tol=1e-3)
@@ -69,7 +69,7 @@ def _method(title: str, net: STDNN, settings: FitSettings) -> Method:
     return DescriptorMethod(title, count_parameters(net), lambda channels: net, settings)
 
 
-RECIPES = (
-    Recipe("stdnn", "ST-DNN", True, _fit_stdnn),
-    Recipe("siamese", "Siamese", True, _fit_siamese),
+BASELINES = (
+    Baseline("stdnn", "ST-DNN", True, _fit_stdnn),
+    Baseline("siamese", "Siamese", True, _fit_siamese),
 )

@@ -1,8 +1,7 @@
 """torchvision's segmentation networks, also where its compiled operators do not load.
 
-torchvision's Python part registers shapes of its operators ``nms`` and ``qnms`` when it is imported, and fails where
-its compiled part was built for another torch (say, with CUDA, beside a torch without). The networks used here need
-no such operator: declaring the two, without an implementation, lets the import pass.
+On import torchvision registers shapes of its operators ``nms`` and ``qnms``, and fails where its compiled part was
+built for another torch. The networks used here need neither: declaring them lets the import pass.
 """
 
 from __future__ import annotations
@@ -32,13 +31,7 @@ def missing() -> str | None:
 
 
 def segmentation_network(architecture: str, outputs: int) -> torch.nn.Module:
-    """Return torchvision's network of this name with random weights.
-
-    Raises
-    ------
-    ImportError
-        torchvision is missing or does not work; the message says which, and what to do.
-    """
+    """Return torchvision's network of this name with random weights; an ImportError says why it cannot be made."""
     reason = missing()
     if reason:
         raise ImportError(reason)

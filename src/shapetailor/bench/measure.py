@@ -1,4 +1,4 @@
-"""What every benchmark needs: the machine in words, fair times, peak memory, tables of text."""
+"""What every benchmark measures: the machine, times, peak memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -21,22 +21,11 @@ import torch
 from .._version import __version__
 
 PACKAGES = ("torch", "numpy", "scipy", "numba", "pyamg")
-NOTHING = "–"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a benchmark hands back.
-
-    Attributes
-    ----------
-    text : str
-        The report, for eyes.
-    data : dict
-        The same and more, for JSON.
-    sound : bool
-        Whether every answer passed its check.
-    """
+    """A benchmark's report as text and for JSON, and whether every answer passed its check."""
 
     text: str
     data: dict[str, Any]
@@ -44,20 +33,22 @@ class Outcome:
 
 
 def progress(line: str) -> None:
-    """Say on the standard error stream what is being done."""
+    """Print a line to the standard error stream."""
     print(line, file=sys.stderr, flush=True)
 
 
-def machine() -> dict[str, Any]:
-    """Describe where and when: processor, threads, load (of the last minute), versions, date."""
+def machine(device: str = "cpu") -> dict[str, Any]:
+    """Describe where and when: processor, threads, load (of the last minute), device, versions, date."""
     versions = {"python": platform.python_version(), "shapetailor": __version__}
     for package in PACKAGES:
         try:
             versions[package] = version(package)
         except PackageNotFoundError:
             continue
+    gpu = f" ({torch.cuda.get_device_name(device)})" if torch.device(device).type == "cuda" else ""
     return {
         "cpu": _processor(),
+        "device": device + gpu,
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "load": os.getloadavg()[0],
@@ -77,14 +68,9 @@ def _processor() -> str:
 def best_times(
     calls: Mapping[str, Callable[[], object]], seconds: float, most: int, spent: Mapping[str, float] | None = None
 ) -> dict[str, float]:
-    """Return the least time of each call, all taken in turns so that a noisy neighbour meets everyone.
+    """Return the least time of each call; calls take turns, so that other load hits all alike.
 
-    Parameters
-    ----------
-    calls : the calls by name
-    seconds : a call is repeated until it has had so much time
-    most : or so many turns
-    spent : what a call has already taken once; counts as its first turn
+    A call is repeated for so many `seconds`, at most `most` times; `spent` are times already taken.
     """
     times = {name: [spent[name]] if spent and name in spent else [] for name in calls}
     while waiting := [n for n, t in times.items() if not t or (sum(t) < seconds and len(t) < most)]:
@@ -96,11 +82,9 @@ def best_times(
 
 
 def peak_memory(prepare: Callable[..., Callable[[], object]], *arguments: object) -> int | None:
-    """Return by how many bytes a call raises the resident memory of a fresh process, at its peak.
+    """Return the rise in bytes of the peak resident memory by a call in a fresh process; None except on Linux.
 
-    ``prepare(*arguments)`` makes the inputs, does what happens only once, and returns the call. None where the
-    system cannot tell (it takes Linux: the peak that `getrusage` reports cannot be set back, and is handed from
-    process to process).
+    ``prepare(*arguments)`` makes the inputs, does what happens only once, and returns the call.
     """
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
@@ -124,8 +108,8 @@ def _send_peak(
     if sys.platform != "linux":
         sender.send(None)
         return
-    ctypes.CDLL(None).malloc_trim(0)  # or the call would be given, for nothing, what the preparation has left over
-    Path("/proc/self/clear_refs").write_text("5")  # proc(5): sets the peak back to the present size
+    ctypes.CDLL(None).malloc_trim(0)  # or the call would reuse what the preparation has freed
+    Path("/proc/self/clear_refs").write_text("5")  # proc(5): resets the peak
     before = _status("VmRSS")
     call()
     sender.send(_status("VmHWM") - before)
@@ -136,22 +120,3 @@ def _status(field: str) -> int:
         if line.startswith(field + ":"):
             return 1024 * int(line.split()[1])
     raise OSError(f"/proc/self/status has no {field}")
-
-
-def text_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Set a table in columns of equal width: the first to the left, the others to the right.
-
-    Examples
-    --------
-    >>> print(text_table(["size", "time"], [["32²", "1 ms"], ["1024²", "200 ms"]]))
-    size     time
-    -----  ------
-    32²      1 ms
-    1024²  200 ms
-    """
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    lines = [head, ["-" * width for width in widths], *rows]
-    return "\n".join(
-        "  ".join(f"{cell:{'<' if i == 0 else '>'}{w}}" for i, (cell, w) in enumerate(zip(line, widths, strict=True)))
-        for line in lines
-    )

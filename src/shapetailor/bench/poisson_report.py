@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from .measure import NOTHING, text_table
+from .report import NOTHING, Data, duration, page, text_table, verdict
 
 #: Targets at 256², error 1e-3, 2 cores: how many times faster than splu, by the factor on the alphas.
 TARGET_SIZE, TARGET_SPEED = 256, {1: 40.0, 8: 30.0, 64: 20.0}
@@ -14,8 +12,6 @@ TARGET_GROWTH_SIZE, TARGET_GROWTH, TARGET_MEMORY = 2048, 1.5, 6.0
 PLAIN = 1e-3
 PLAIN_OURS = f"ours, tol {PLAIN:g}"
 
-Data = dict[str, Any]
-
 
 def judge(data: Data) -> list[Data]:
     """Compare what was measured with the targets; what was not measured is left out."""
@@ -24,27 +20,28 @@ def judge(data: Data) -> list[Data]:
         fast, slow = (_seconds(data, case, factor, TARGET_SIZE, name) for name in ("ours", "splu"))
         if fast and slow:
             what = f"times faster than splu at {TARGET_SIZE}², alphas ×{factor}, {case} channels"
-            verdicts.append(_verdict(what, slow / fast, TARGET_SPEED[factor], at_least=True))
+            verdicts.append(verdict(what, slow / fast, TARGET_SPEED[factor], at_least=True))
     for case, factor in _groups(data):
         growth = _growth(data, case, factor, TARGET_GROWTH_SIZE)
         if growth:
             what = f"time per pixel at {TARGET_GROWTH_SIZE}² over {TARGET_SIZE}², alphas ×{factor}, {case} channels"
-            verdicts.append(_verdict(what, growth, TARGET_GROWTH, at_least=False))
+            verdicts.append(verdict(what, growth, TARGET_GROWTH, at_least=False))
     for row in data["memory"]:
         if row["method"] == "ours" and row["extra"] is not None:
             what = f"peak memory over input at {row['size']}², alphas ×{row['factor']}, {row['case']} channels"
-            verdicts.append(_verdict(what, row["extra"], TARGET_MEMORY, at_least=False))
+            verdicts.append(verdict(what, row["extra"], TARGET_MEMORY, at_least=False))
     return verdicts
-
-
-def _verdict(what: str, value: float, target: float, at_least: bool) -> Data:
-    reached = value >= target if at_least else value <= target
-    return {"what": what, "value": value, "target": target, "at_least": at_least, "reached": reached}
 
 
 def report(data: Data) -> str:
     """Set everything as text."""
-    parts = [_heading(data)]
+    words = (
+        "Every answer was compared with a tight reference before it was timed: relative error at most "
+        f"{data['settings']['accuracy']:g}\n"
+        "in each channel compared (all 40 up to 512², 10 at 1024², 5 above). Iterative methods use the loosest\n"
+        f"tolerance of a ladder that keeps it. Best time of several; {NOTHING}: not run."
+    )
+    parts = []
     for case, factor in _groups(data):
         parts.append(f"Time, alphas {_alphas(data, factor)}, {_CASE_WORDS[case]}\n\n" + _times(data, case, factor))
     if any(row["size"] == TARGET_SIZE for row in data["rows"]):
@@ -52,9 +49,7 @@ def report(data: Data) -> str:
         parts.append(f"Time per pixel of {PLAIN_OURS}, relative to {TARGET_SIZE}²\n\n" + _growths(data))
     if data["memory"]:
         parts.append(_MEMORY_WORDS + "\n\n" + _memory(data))
-    if data["targets"]:
-        parts.append("Targets\n\n" + _targets(data))
-    return "\n\n\n".join(parts)
+    return page("Poisson benchmark", data["machine"], words, parts, data["targets"])
 
 
 _CASE_WORDS = {
@@ -65,19 +60,6 @@ _MEMORY_WORDS = (
     "Peak memory, in multiples of a float32 array of 40 channels\n"
     "(extra: above the input, with the result; total: with the input, which is 1 if distinct, 0.2 if shared)"
 )
-
-
-def _heading(data: Data) -> str:
-    m = data["machine"]
-    return (
-        f"Poisson benchmark, {m['date']}\n"
-        f"{m['cpu']}, {m['cores']} cores, {m['threads']} threads, load {m['load']:.1f} at the start; {m['system']}\n"
-        + ", ".join(f"{name} {number}" for name, number in m["versions"].items())
-        + "\nEvery answer was compared with a tight reference before it was timed: relative error at most "
-        f"{data['settings']['accuracy']:g}\n"
-        "in each channel compared (all 40 up to 512², 10 at 1024², 5 above). Iterative methods use the loosest\n"
-        f"tolerance of a ladder that keeps it. Best time of several; {NOTHING}: not run."
-    )
 
 
 def _groups(data: Data) -> list[tuple[str, int]]:
@@ -132,10 +114,7 @@ def _times(data: Data, case: str, factor: int) -> str:
 def _time(row: Data | None) -> str:
     if row is None:
         return NOTHING
-    seconds = row["seconds"]
-    if seconds is None:
-        return "wrong"
-    return f"{1e3 * seconds:.3g} ms" if seconds < 0.9995 else f"{seconds:.3g} s"
+    return "wrong" if row["seconds"] is None else duration(row["seconds"])
 
 
 def _ratio(data: Data, case: str, factor: int, size: int, method: str) -> float | None:
@@ -171,16 +150,3 @@ def _memory(data: Data) -> str:
         multiples = (NOTHING if row[key] is None else f"{row[key]:.2f}×" for key in ("extra", "total"))
         lines.append([f"{row['case']}, ×{row['factor']}", f"{row['size']}²", row["method"], *multiples])
     return text_table(["channels, alphas", "size", "method", "extra", "total"], lines)
-
-
-def _targets(data: Data) -> str:
-    lines = [
-        [
-            verdict["what"],
-            f"{verdict['value']:.3g}",
-            f"{'≥' if verdict['at_least'] else '≤'} {verdict['target']:g}",
-            "reached" if verdict["reached"] else "not reached",
-        ]
-        for verdict in data["targets"]
-    ]
-    return text_table(["target", "measured", "wanted", ""], lines)

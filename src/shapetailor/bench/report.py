@@ -1,20 +1,43 @@
-"""Words that benchmarks share: the machine, a duration, a size, a target."""
+"""Reports of benchmarks: heading, tables, figures with units, targets."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from .measure import NOTHING, text_table
+Data = dict[str, Any]
+
+NOTHING = "–"
 
 
-def heading(title: str, machine: dict[str, Any]) -> str:
-    """Say what was run, where and when."""
-    return (
+def page(title: str, machine: Data, words: str, sections: Sequence[str], verdicts: Sequence[Data]) -> str:
+    """Set a report: what was run where and when, how to read it, its sections, the targets."""
+    heading = (
         f"{title}, {machine['date']}\n"
         f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads, "
         f"load {machine['load']:.1f} at the start; {machine['system']}\n"
         + ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
+    )
+    targets = ["Targets\n\n" + _targets(verdicts)] if verdicts else []
+    return "\n\n\n".join([f"{heading}\n{words}", *sections, *targets])
+
+
+def text_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Set a table in columns of equal width: the first to the left, the others to the right.
+
+    Examples
+    --------
+    >>> print(text_table(["size", "time"], [["32²", "1 ms"], ["1024²", "200 ms"]]))
+    size     time
+    -----  ------
+    32²      1 ms
+    1024²  200 ms
+    """
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    lines = [head, ["-" * width for width in widths], *rows]
+    return "\n".join(
+        "  ".join(f"{cell:{'<' if i == 0 else '>'}{w}}" for i, (cell, w) in enumerate(zip(line, widths, strict=True)))
+        for line in lines
     )
 
 
@@ -38,14 +61,13 @@ def megabytes(size: int | None) -> str:
     return NOTHING if size is None else f"{size / 1e6:.0f} MB"
 
 
-def verdict(what: str, value: float, target: float, at_least: bool) -> dict[str, Any]:
+def verdict(what: str, value: float, target: float, at_least: bool) -> Data:
     """Compare a figure with its target."""
     reached = value >= target if at_least else value <= target
     return {"what": what, "value": value, "target": target, "at_least": at_least, "reached": reached}
 
 
-def targets(verdicts: Sequence[dict[str, Any]]) -> str:
-    """Set verdicts as a table."""
+def _targets(verdicts: Sequence[Data]) -> str:
     lines = [
         [
             each["what"],

@@ -1,14 +1,14 @@
 """`shapetailor bench segment`: whole segmentations with our solver, against a cold torch solver and scikit-image.
 
 A picture of two generated textures is segmented by each shipped model: with our solver, and by the same evolution with
-backend="torch", plain Chebyshev steps from zero. It starts from the inner half of one region, so that there is a way to
-go. Chan–Vese and the random walker of scikit-image are there for scale; they solve easier problems.
+backend="torch", plain Chebyshev steps from zero. It starts from the inner half of one region, so that the boundary has
+a way to go. Chan–Vese and the random walker of scikit-image give the scale; they solve easier problems.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -21,29 +21,26 @@ from torch import Tensor
 
 from .. import metrics
 from ..arrays import Labels
-from ..datasets.mosaics import mosaic
-from ..datasets.sample import Sample
-from ..datasets.textures import texture
+from ..datasets import Sample, mosaic, texture
 from ..evolution.config import EvolutionConfig
 from ..network.checkpoint import load_model
+from ..network.describer import Describer, Descriptors
 from ..network.stdnn import STDNN
 from ..poisson.solve import Backend
 from ..segmentation.segmenter import Segmenter
-from .measure import NOTHING, Outcome, best_times, machine, peak_memory, progress, text_table
-from .report import duration, heading, megabytes, targets, verdict
-
-Data = dict[str, Any]
+from .measure import Outcome, best_times, machine, peak_memory, progress
+from .report import NOTHING, Data, duration, megabytes, page, text_table, verdict
 
 SIZES, QUICK_SIZES = (256, 512, 1024, 2048), (64,)
 ITERATIONS, FEW = 20, 3
-#: Model → iterations in comparisons that would take too long otherwise.
+#: Model → iterations in the comparison with the cold solver, which is slow.
 MODELS = {"paper": FEW, "texture": ITERATIONS}
 #: Model → largest size that does not take too long.
 LARGEST = {"paper": 512, "texture": 4096}
-#: Where memory is taken: model, size, iterations.
+#: Where memory is taken.
 MEMORY_MODEL, MEMORY_SIZE, MEMORY_ITERATIONS = "texture", 4096, 1
 SHIPPED = "texture, both networks"
-#: The second is darkened so far: the boundary has to keep moving, with any model, for the iterations to be counted.
+#: The second texture is darkened by this factor, so that the boundary moves on with any model.
 TEXTURES, DARK = ("weave", "pebbles"), 0.4
 MANY = 20
 BACKENDS: tuple[Backend, Backend] = ("torch", "auto")
@@ -66,46 +63,58 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Row:
-    """What a case took.
-
-    Attributes
-    ----------
-    iterations : int
-        Accepted updates of the regions.
-    first, area, whole : float
-        What was described at the start, and in all: the area of all D(R_i) given to the network, in pictures; and how
-        often the whole picture was described besides, as one region, for the final boundaries.
-    seconds : float
-        The best time.
-    rand : float
-        Agreement with the truth.
-    """
+class Timing:
+    """What a case took."""
 
     case: Case
+    #: Accepted updates of the regions.
     iterations: int
+    #: Area of all D(R_i) given to the network at the start, and in all, in pictures.
     first: float
     area: float
+    #: How often the whole picture was described as one region, for the final boundaries.
+    whole: float
     seconds: float
+    #: Adjusted Rand index with the truth.
     rand: float
     labels: Labels
-    whole: float = 0.0
 
     @property
     def described(self) -> float:
         """All that the network was given, in pictures."""
         return self.area + self.whole
 
+    @property
+    def per_pixel(self) -> float:
+        """Seconds for each pixel described."""
+        return self.seconds / self.described / self.case.size**2
 
-class Counted:
-    """A network that lists the areas it is asked to describe; see `shapetailor.segmenter.Describer`.
 
-    Those of the whole picture as one region are listed apart.
-    """
+class Counted(Describer):
+    """A network that lists the areas it describes; those of the whole picture as one region apart."""
 
     def __init__(self, net: STDNN, areas: list[int], wholes: list[int]) -> None:
         self.net, self.areas, self.wholes = net, areas, wholes
-        self.image_channels, self.stride, self.prepare = net.image_channels, net.stride, net.prepare
+
+    def prepare(self, image: Tensor) -> Tensor:
+        """Preprocess as the network does."""
+        return self.net.prepare(image)
+
+    @property
+    def image_channels(self) -> int:
+        """Those of the network."""
+        return self.net.image_channels
+
+    @property
+    def stride(self) -> int:
+        """That of the network."""
+        return self.net.stride
+
+    @property
+    def descriptors(self) -> Descriptors:
+        """The network's forms, counted."""
+        blocks = self.stride > 1
+        return Descriptors(self, self.stride, self.compact if blocks else None, None if blocks else self.warm)
 
     def rescaled(self, resolution: int) -> Counted:
         """Return the network for another size; it adds to the same lists."""
@@ -123,7 +132,7 @@ class Counted:
         return self.net.compact(image, labels)
 
     def warm(self, image: Tensor, labels: Tensor, guesses: Sequence[Tensor] = ()) -> tuple[Tensor, list[Tensor]]:
-        """Describe pixels, from first guesses."""
+        """Describe pixels from a warm start."""
         self._count(labels)
         return self.net.warm(image, labels, guesses)
 
@@ -138,19 +147,19 @@ def run(sizes: Sequence[int] | None = None, quick: bool = False) -> Outcome:
     if min(chosen) < 32:
         raise ValueError(f"sizes must be at least 32 pixels, got {min(chosen)}")
     begin, where = time.perf_counter(), machine()
-    rows = [measure(case) for case in cases(chosen, quick)]
-    others = scale(chosen[0])
-    agreements = compare(rows)
-    memory = None if quick else peak_memory(_prepare_memory)
+    timings = [measure(case) for case in cases(chosen, quick)]
+    others = time_others(chosen[0])
+    agreements = agreement(timings)
+    memory = None if quick else peak_memory(prepare_memory)
     data: Data = {
         "benchmark": "segment",
         "machine": where,
         "settings": {"sizes": chosen, "iterations": ITERATIONS, "few": FEW, "textures": TEXTURES},
-        "rows": [asdict(row.case) | _figures(row) for row in rows],
+        "rows": [asdict(each.case) | _figures(each) for each in timings],
         "others": others,
         "agreement": agreements,
         "memory": memory,
-        "targets": judge(rows, chosen[0], others, memory),
+        "targets": judge(timings, chosen[0], others, memory),
     }
     data["seconds"] = time.perf_counter() - begin
     return Outcome(_report(data), data, min(agreements.values()) >= AGREEMENT)
@@ -169,7 +178,7 @@ def cases(sizes: Sequence[int], quick: bool) -> list[Case]:
     return list(dict.fromkeys(wanted))
 
 
-def measure(case: Case) -> Row:
+def measure(case: Case) -> Timing:
     """Segment, count what was done, and take the best of up to three times if it is short."""
     net = load_model(case.model)[0]
     net.backend = case.backend
@@ -180,31 +189,30 @@ def measure(case: Case) -> Row:
     segmenter.segment(picture(32).image, 2, evolution=settings)  # compile, start what starts once
     sample = picture(case.size)
     first: list[int] = []
-    call = partial(segmenter.segment, sample.image, init=start(case, sample.truths[0]), evolution=settings)
+    call = partial(segmenter.segment, sample.image, init=start(case.cells, sample.truths[0]), evolution=settings)
     areas.clear()
     wholes.clear()
     begin = time.perf_counter()
     result = call(callback=lambda iteration, *_: None if iteration else first.append(sum(areas)))
     seconds = time.perf_counter() - begin
-    parts = [sum(each) / case.size**2 for each in (first, areas, wholes)]
+    at_start, area, whole = (sum(each) / case.size**2 for each in (first, areas, wholes))
     best = best_times({"": call}, 10.0, 3, {"": seconds})[""]
-    progress(f"{case}: {duration(best)}, {result.iterations} iterations, {parts[1] + parts[2]:.1f} pictures")
-    rand = metrics.adjusted_rand(result.labels, sample.truths[0])
-    return Row(case, result.iterations, parts[0], parts[1], best, float(rand), result.labels, parts[2])
+    progress(f"{case}: {duration(best)}, {result.iterations} iterations, {area + whole:.1f} pictures")
+    rand = float(metrics.adjusted_rand(result.labels, sample.truths[0]))
+    return Timing(case, result.iterations, at_start, area, whole, best, rand, result.labels)
 
 
-def _prepare_memory() -> Callable[[], object]:
-    """Make a large picture in colour, the small one enlarged with noise, and return its segmentation as a call."""
-    small = picture(512)
-    times = MEMORY_SIZE // 512
-    large = np.minimum(small.image, 247).repeat(times, axis=0).repeat(times, axis=1)
+def prepare_memory(size: int = MEMORY_SIZE, small: int = 512) -> Callable[[], object]:
+    """Make a large colour picture, a small one enlarged with noise, and return its segmentation as a call."""
+    sample, times = picture(small), size // small
+    large = np.minimum(sample.image, 247).repeat(times, axis=0).repeat(times, axis=1)
     large += np.random.default_rng(0).integers(0, 9, large.shape, dtype=np.uint8)
-    init = start(Case(MEMORY_MODEL, 512, MEMORY_ITERATIONS), small.truths[0])
+    init = np.kron(start(None, sample.truths[0]), np.ones((times, times), np.int64))
     settings = EvolutionConfig(iterations=MEMORY_ITERATIONS)
-    segmenter = Segmenter.from_pretrained(MEMORY_MODEL, max_pixels=MEMORY_SIZE**2)
-    segmenter.segment(small.image[:64, :64], 2, evolution=settings)
-    progress(f"memory at {MEMORY_SIZE}²")
-    return partial(segmenter.segment, large, init=np.kron(init, np.ones((times, times), np.int64)), evolution=settings)
+    segmenter = Segmenter.from_pretrained(MEMORY_MODEL, max_pixels=size**2)
+    segmenter.segment(sample.image[:64, :64], 2, evolution=settings)
+    progress(f"memory at {size}²")
+    return partial(segmenter.segment, large, init=init, evolution=settings)
 
 
 def picture(size: int) -> Sample:
@@ -215,24 +223,24 @@ def picture(size: int) -> Sample:
     return replace(made, image=dark.astype(np.uint8))
 
 
-def start(case: Case, truth: Labels) -> Labels:
-    """Shrink region 1 to its inner half; or cut the picture into cells, each what is nearest to a random point."""
-    if case.cells is None:
+def start(cells: int | None, truth: Labels) -> Labels:
+    """Shrink region 1 to its inner half; or divide the picture into Voronoi cells of random points."""
+    if cells is None:
         depth = distance_transform_edt(truth == 1)
         inner: Labels = (depth > 0.5 * depth.max()).astype(np.int64)
         return inner
     points = np.full(truth.shape, -1, np.int64)
-    points.flat[np.random.default_rng(0).choice(points.size, case.cells, replace=False)] = np.arange(case.cells)
+    points.flat[np.random.default_rng(0).choice(points.size, cells, replace=False)] = np.arange(cells)
     rows, columns = distance_transform_edt(points < 0, return_distances=False, return_indices=True)
     nearest: Labels = points[rows, columns]
     return nearest
 
 
-def scale(size: int) -> list[Data]:
-    """Time the shipped model, with both networks, and scikit-image's methods on the same picture, all by default."""
+def time_others(size: int) -> list[Data]:
+    """Time the shipped model, with both networks, and scikit-image's methods on the same picture."""
     sample = picture(size)
     gray, truth = rgb2gray(sample.image), sample.truths[0]
-    # The walker is shown the innermost fifth of each region; Chan–Vese knows nothing and has no texture model.
+    # The walker is shown the innermost fifth of each region; Chan–Vese has no texture model.
     depth = [distance_transform_edt(truth == k) for k in (0, 1)]
     seeds = sum((k + 1) * (depth[k] > 0.8 * depth[k].max()) for k in (0, 1))
     shipped = Segmenter.from_pretrained(MEMORY_MODEL)
@@ -250,41 +258,22 @@ def scale(size: int) -> list[Data]:
     ]
 
 
-def compare(rows: Sequence[Row]) -> dict[str, float]:
+def agreement(timings: Sequence[Timing]) -> dict[str, float]:
     """Return, for each model, on what share of the pixels ours and the cold solver agree."""
-    found = {}
-    for cold in rows:
-        if cold.case.backend == "torch":
-            ours = next(row for row in rows if row.case == replace(cold.case, backend="auto"))
-            found[cold.case.model] = float(np.mean(ours.labels == cold.labels))
-    return found
+    by_case = {each.case: each for each in timings}
+    return {
+        cold.case.model: float(np.mean(by_case[replace(cold.case, backend="auto")].labels == cold.labels))
+        for cold in timings
+        if cold.case.backend == "torch"
+    }
 
 
-def judge(rows: Sequence[Row], base: int, others: Sequence[Data] = (), memory: int | None = None) -> list[Data]:
+def judge(timings: Sequence[Timing], base: int, others: Sequence[Data] = (), memory: int | None = None) -> list[Data]:
     """Compare what was measured with the targets, which are for 256² as the smallest size."""
     if base != TARGET_SIZE:
         return []
-    by_case = {row.case: row for row in rows}
-    verdicts = []
-    for model in MODELS:
-        full = by_case.get(Case(model, base, ITERATIONS))
-        if full:
-            # A run that came to rest early is charged for all iterations, at what the start described in each.
-            seconds = full.seconds / full.described * (full.first * (1 + ITERATIONS) + full.whole)
-            what = f"{model}: seconds at {base}² for 2 regions, {ITERATIONS} iterations"
-            verdicts.append(verdict(what, seconds, TARGET_SECONDS, at_least=False))
-        (cold,) = (row for row in rows if row.case.model == model and row.case.backend == "torch")
-        ours = by_case[replace(cold.case, backend="auto")]
-        what = f"{model}: times faster than the cold torch solver at {base}²"
-        verdicts.append(verdict(what, cold.seconds / ours.seconds, TARGET_SPEED, at_least=True))
-        small = by_case[Case(model, base, FEW)]
-        for row in rows:
-            if row.case == replace(small.case, size=row.case.size) and row.case.size > base:
-                what = f"{model}: time per pixel described at {row.case.size}² over {base}²"
-                verdicts.append(verdict(what, _unit(row) / _unit(small), TARGET_GROWTH, at_least=False))
-        two, many = (by_case[Case(model, base, FEW, cells=count)] for count in (2, MANY))
-        what = f"{model}: time of {MANY} regions over 2 at {base}², {FEW} iterations"
-        verdicts.append(verdict(what, many.seconds / two.seconds, TARGET_MANY, at_least=False))
+    by_case = {each.case: each for each in timings}
+    verdicts = [each for model in MODELS for each in _judge_model(model, base, by_case)]
     for other in others:
         if other["method"] == SHIPPED:
             verdicts.append(verdict(f"{SHIPPED}: seconds at {base}²", other["seconds"], TARGET_SECONDS, at_least=False))
@@ -294,18 +283,38 @@ def judge(rows: Sequence[Row], base: int, others: Sequence[Data] = (), memory: i
     return verdicts
 
 
-def _unit(row: Row) -> float:
-    return row.seconds / row.described / row.case.size**2
+def _judge_model(model: str, base: int, by_case: Mapping[Case, Timing]) -> list[Data]:
+    verdicts = []
+    full = by_case.get(Case(model, base, ITERATIONS))
+    if full:
+        # A run that came to rest early is charged for all iterations, at what the start described in each.
+        seconds = full.seconds / full.described * (full.first * (1 + ITERATIONS) + full.whole)
+        what = f"{model}: seconds at {base}² for 2 regions, {ITERATIONS} iterations"
+        verdicts.append(verdict(what, seconds, TARGET_SECONDS, at_least=False))
+    (cold,) = (each for case, each in by_case.items() if (case.model, case.backend) == (model, "torch"))
+    ratio = cold.seconds / by_case[replace(cold.case, backend="auto")].seconds
+    what = f"{model}: times faster than the cold torch solver at {base}²"
+    verdicts.append(verdict(what, ratio, TARGET_SPEED, at_least=True))
+    small = by_case[Case(model, base, FEW)]
+    for case, each in by_case.items():
+        if case == replace(small.case, size=case.size) and case.size > base:
+            what = f"{model}: time per pixel described at {case.size}² over {base}²"
+            verdicts.append(verdict(what, each.per_pixel / small.per_pixel, TARGET_GROWTH, at_least=False))
+    two, many = (by_case[Case(model, base, FEW, cells=count)] for count in (2, MANY))
+    what = f"{model}: time of {MANY} regions over 2 at {base}², {FEW} iterations"
+    verdicts.append(verdict(what, many.seconds / two.seconds, TARGET_MANY, at_least=False))
+    return verdicts
 
 
-def _figures(row: Row) -> Data:
+def _figures(timing: Timing) -> Data:
     names = ("first", "area", "whole", "described", "seconds")
-    return {"accepted": row.iterations, "adjusted_rand": row.rand} | {name: getattr(row, name) for name in names}
+    counts = {"accepted": timing.iterations, "adjusted_rand": timing.rand}
+    return counts | {name: getattr(timing, name) for name in names}
 
 
 def _report(data: Data) -> str:
     words = (
-        "\nOne picture of two textures; each time is of a whole Segmenter.segment, best of up to three where short."
+        "One picture of two textures; each time is of a whole Segmenter.segment, best of up to three where short."
         "\nDone: accepted updates of the regions (the evolution stops when they stand still). Described: area that the"
         "\nnetwork was given (dilated regions that changed; the whole picture), in pictures."
         "\ntexture: its first network alone. ARI: adjusted Rand index with the truth."
@@ -325,19 +334,15 @@ def _report(data: Data) -> str:
         for row in data["rows"]
     ]
     head = ["model", "solver", "size", "start", "done", "described", "time", "time / pixel", "ARI"]
-    size = data["settings"]["sizes"][0]
-    other = [[row["method"], duration(row["seconds"]), f"{row['rand']:.2f}"] for row in data["others"]]
-    agreement = ", ".join(f"{model} {share:.1%}" for model, share in data["agreement"].items()) or NOTHING
-    parts = [
-        heading("Segmentation benchmark", data["machine"]) + words,
+    others = [[each["method"], duration(each["seconds"]), f"{each['rand']:.2f}"] for each in data["others"]]
+    agreements = ", ".join(f"{model} {share:.1%}" for model, share in data["agreement"].items()) or NOTHING
+    sections = [
         text_table(head, lines),
-        f"The shipped model, which starts from nothing, and scikit-image at {size}²\n\n"
-        + text_table(["method", "time", "ARI"], other),
-        f"Pixels on which ours and the cold solver agree: {agreement} (at least {AGREEMENT:.0%} wanted)",
+        f"The shipped model, which starts from nothing, and scikit-image at {data['settings']['sizes'][0]}²\n\n"
+        + text_table(["method", "time", "ARI"], others),
+        f"Pixels on which ours and the cold solver agree: {agreements} (at least {AGREEMENT:.0%} wanted)",
     ]
     if data["memory"] is not None:
         what = f"{MEMORY_MODEL} at {MEMORY_SIZE}² in colour, {MEMORY_ITERATIONS} iteration"
-        parts.append(f"Peak memory above the picture's, {what}: {megabytes(data['memory'])}")
-    if data["targets"]:
-        parts.append("Targets\n\n" + targets(data["targets"]))
-    return "\n\n\n".join(parts)
+        sections.append(f"Peak memory above the picture's, {what}: {megabytes(data['memory'])}")
+    return page("Segmentation benchmark", data["machine"], words, sections, data["targets"])

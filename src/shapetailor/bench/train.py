@@ -14,14 +14,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..datasets.mosaics import mosaic
-from ..datasets.textures import FAMILIES, texture
+from ..datasets import FAMILIES, mosaic, texture
 from ..loss import region_loss
 from ..network.config import STDNNConfig
 from ..network.region_grid import Domain
@@ -29,11 +27,10 @@ from ..network.stdnn import STDNN
 from ..poisson import chebyshev
 from ..poisson.dense_backend import operator_matrix
 from ..poisson.operator import edges_of, laplacian
-from .measure import NOTHING, Outcome, best_times, machine, peak_memory, progress, text_table
-from .report import duration, heading, megabytes, targets, verdict
+from .measure import Outcome, best_times, machine, peak_memory, progress
+from .report import NOTHING, Data, duration, megabytes, page, text_table, verdict
 
 Smoother = Callable[[Domain, Tensor, Tensor], Tensor]
-Data = dict[str, Any]
 
 SIZES, QUICK_SIZES = (32, 64, 256), (32, 80)
 #: Pictures in a batch; but one for the unrolled solvers, which would need 40 GB for four of 256².
@@ -47,7 +44,7 @@ CHEBYSHEV, CONJUGATE = "unrolled Chebyshev", "unrolled conjugate gradients"
 
 
 @dataclass(frozen=True)
-class Row:
+class GradientTiming:
     """One way to the gradient at one size; no seconds where the gradient was wrong, no memory where not taken."""
 
     size: int
@@ -58,7 +55,7 @@ class Row:
 
 
 class _Domain(Domain):
-    """A domain that smooths in another way."""
+    """A domain with another smoother."""
 
     def __init__(self, smoother: Smoother, labels: Tensor, tol: float) -> None:
         super().__init__(labels, tol=tol)
@@ -70,7 +67,7 @@ class _Domain(Domain):
 
 
 class _Net(STDNN):
-    """The network on such domains."""
+    """The network on such domains, where `smoother` is set."""
 
     smoother: Smoother | None = None
 
@@ -80,25 +77,26 @@ class _Net(STDNN):
         return _Domain(self.smoother, labels, self.config.tol)
 
 
-def run(sizes: Sequence[int] | None = None, quick: bool = False) -> Outcome:
-    """Measure everything and report it."""
+def run(sizes: Sequence[int] | None = None, quick: bool = False, accuracy: float = ACCURACY) -> Outcome:
+    """Measure everything and report it; gradients that differ by more than `accuracy` are wrong and not timed."""
     chosen = sorted(set(sizes or (QUICK_SIZES if quick else SIZES)))
     if min(chosen) < 16:
         raise ValueError(f"sizes must be at least 16 pixels, got {min(chosen)}")
     begin, where = time.perf_counter(), machine()
     gradient(*make_batch(16))  # compile, and start what starts once
-    rows: list[Row] = []
+    timings: list[GradientTiming] = []
     for size in chosen:
-        rows += explicit_rows(size, quick) if size <= LARGEST_EXPLICIT else unrolled_rows(size, quick)
+        measure = explicit_timings if size <= LARGEST_EXPLICIT else unrolled_timings
+        timings += measure(size, quick, accuracy)
     data: Data = {
         "benchmark": "train",
         "machine": where,
-        "settings": {"sizes": chosen, "images": IMAGES, "accuracy": ACCURACY, "tol": STDNNConfig().tol},
-        "rows": [asdict(row) for row in rows],
+        "settings": {"sizes": chosen, "images": IMAGES, "accuracy": accuracy, "tol": STDNNConfig().tol},
+        "rows": [asdict(each) for each in timings],
     }
-    data["targets"] = judge(rows)
+    data["targets"] = judge(timings)
     data["seconds"] = time.perf_counter() - begin
-    return Outcome(_report(data), data, all(row.error <= ACCURACY for row in rows))
+    return Outcome(_report(data), data, all(each.error <= accuracy for each in timings))
 
 
 def make_batch(size: int, seed: int = 0) -> tuple[_Net, Tensor, Tensor]:
@@ -140,7 +138,7 @@ def invert(net: STDNN, labels: Tensor) -> dict[float, Tensor]:
 
 
 def explicit_smooth(inverses: dict[float, Tensor], domain: Domain, x: Tensor, alpha: Tensor) -> Tensor:
-    """Multiply by inverses that are there."""
+    """Multiply by ready inverses."""
     flat = x.flatten(2)
     if alpha.ndim == 2:
         return torch.stack([(flat @ inverses[a]).reshape(x.shape) for a in alpha[:, 0].tolist()], dim=1)
@@ -150,8 +148,7 @@ def explicit_smooth(inverses: dict[float, Tensor], domain: Domain, x: Tensor, al
 
 def chebyshev_smooth(domain: Domain, x: Tensor, alpha: Tensor) -> Tensor:
     """Take as many Chebyshev steps as the tolerance asks for; autograd records them."""
-    edges = domain.edges
-    a = alpha.reshape(1, -1 if alpha.ndim == 2 else 1, alpha.shape[-1], 1, 1)
+    edges, a = domain.edges, _by_scale(alpha)
     kappa = chebyshev.condition(float(alpha.max()))
     gamma, omegas = chebyshev.step_weights(kappa, chebyshev.step_count(kappa, domain.tol))
     b = x[:, None].expand(-1, a.shape[1], -1, -1, -1)
@@ -164,8 +161,7 @@ def chebyshev_smooth(domain: Domain, x: Tensor, alpha: Tensor) -> Tensor:
 
 def conjugate_smooth(domain: Domain, x: Tensor, alpha: Tensor) -> Tensor:
     """Run conjugate gradients on all channels until each reaches the tolerance; autograd records them."""
-    edges = domain.edges
-    a = alpha.reshape(1, -1 if alpha.ndim == 2 else 1, alpha.shape[-1], 1, 1)
+    edges, a = domain.edges, _by_scale(alpha)
     tiny = torch.finfo(x.dtype).tiny
 
     def dot(one: Tensor, two: Tensor) -> Tensor:
@@ -183,32 +179,37 @@ def conjugate_smooth(domain: Domain, x: Tensor, alpha: Tensor) -> Tensor:
     return u if alpha.ndim == 2 else u.squeeze(1)
 
 
+def _by_scale(alpha: Tensor) -> Tensor:
+    """Reshape (scales, channels) or (channels,) for images (B, scales, channels, H, W)."""
+    return alpha.reshape(1, -1 if alpha.ndim == 2 else 1, alpha.shape[-1], 1, 1)
+
+
 UNROLLED: dict[str, Smoother] = {CHEBYSHEV: chebyshev_smooth, CONJUGATE: conjugate_smooth}
 
 
-def explicit_rows(size: int, quick: bool) -> list[Row]:
-    """Compare with the explicit inverse; the time to compute inverses is taken once and added to the step's."""
+def explicit_timings(size: int, quick: bool, accuracy: float = ACCURACY) -> list[GradientTiming]:
+    """Compare with the explicit inverse; computing inverses is timed once and added."""
     progress(f"{size}²: explicit inverse")
     net, image, labels = make_batch(size)
     begin = time.perf_counter()
     inverses = invert(net, labels)
     inverting = time.perf_counter() - begin
     ways: dict[str, Smoother | None] = {OURS: None, READY: partial(explicit_smooth, inverses)}
-    rows = _rows(size, (net, image, labels), ways, {}, quick)
-    ready = rows[-1]
+    timings = compare(size, (net, image, labels), ways, {}, quick, accuracy)
+    ready = timings[-1]
     seconds = None if ready.seconds is None else ready.seconds + inverting
-    return [*rows, Row(size, COMPUTED, ready.error, seconds, None)]
+    return [*timings, GradientTiming(size, COMPUTED, ready.error, seconds, None)]
 
 
-def unrolled_rows(size: int, quick: bool) -> list[Row]:
-    """Compare with the unrolled solvers; memory is taken in a process of its own for each way."""
+def unrolled_timings(size: int, quick: bool, accuracy: float = ACCURACY) -> list[GradientTiming]:
+    """Compare with the unrolled solvers, memory too."""
     ways: dict[str, Smoother | None] = {OURS: None, **UNROLLED}
     memory = {}
     for name in ways:
         progress(f"{size}²: memory of {name}")
         memory[name] = peak_memory(_prepare, size, name)
     progress(f"{size}²: times")
-    return _rows(size, make_batch(size), ways, memory, quick)
+    return compare(size, make_batch(size), ways, memory, quick, accuracy)
 
 
 def _prepare(size: int, name: str) -> Callable[[], object]:
@@ -217,22 +218,23 @@ def _prepare(size: int, name: str) -> Callable[[], object]:
     return partial(gradient, *make_batch(size), smoother)
 
 
-def _rows(
+def compare(
     size: int,
     batch: tuple[_Net, Tensor, Tensor],
     ways: dict[str, Smoother | None],
     memory: dict[str, int | None],
     quick: bool,
-) -> list[Row]:
+    accuracy: float = ACCURACY,
+) -> list[GradientTiming]:
     """Compare every way's gradient with a tight one, then time those that agree, in turns."""
     reference = tight_gradient(*batch)
     errors = {
         name: float((gradient(*batch, smoother) - reference).norm() / reference.norm())
         for name, smoother in ways.items()
     }
-    calls = {name: partial(gradient, *batch, ways[name]) for name in ways if errors[name] <= ACCURACY}
+    calls = {name: partial(gradient, *batch, ways[name]) for name in ways if errors[name] <= accuracy}
     times = best_times(calls, 0.3 if quick else 3.0, 5 if quick else 30)
-    return [Row(size, name, errors[name], times.get(name), memory.get(name)) for name in ways]
+    return [GradientTiming(size, name, errors[name], times.get(name), memory.get(name)) for name in ways]
 
 
 def tight_gradient(net: _Net, image: Tensor, labels: Tensor) -> Tensor:
@@ -242,10 +244,10 @@ def tight_gradient(net: _Net, image: Tensor, labels: Tensor) -> Tensor:
     return gradient(exact, image.double(), labels).float()
 
 
-def judge(rows: Sequence[Row]) -> list[Data]:
-    """Compare what was measured with the targets; what was not measured is left out."""
-    seconds = {(row.size, row.method): row.seconds for row in rows if row.seconds is not None}
-    memory = {(row.size, row.method): row.memory for row in rows if row.memory}
+def judge(timings: Sequence[GradientTiming]) -> list[Data]:
+    """Compare what was measured with the targets."""
+    seconds = {(each.size, each.method): each.seconds for each in timings if each.seconds is not None}
+    memory = {(each.size, each.method): each.memory for each in timings if each.memory}
     found = []
     for size, name, target in [(32, READY, 1.0), (32, COMPUTED, 10.0), (256, CHEBYSHEV, 5.0), (256, CONJUGATE, 5.0)]:
         if (size, name) in seconds and (size, OURS) in seconds:
@@ -259,14 +261,14 @@ def judge(rows: Sequence[Row]) -> list[Data]:
 
 
 def _report(data: Data) -> str:
+    accuracy = data["settings"]["accuracy"]
     words = (
-        "\nOne forward and backward pass of the paper's network, float32, no optimiser. Pictures of two textures:"
+        "One forward and backward pass of the paper's network, float32, no optimiser. Pictures of two textures:"
         f"\n{IMAGES} up to {LARGEST_EXPLICIT}², 1 above. Error: relative difference of all gradients together from ours"
-        f"\nin float64 to 1e-8; at most {ACCURACY:g}. Best time of several. Inverses computed: the step with inverses"
+        f"\nin float64 to 1e-8; at most {accuracy:g}. Best time of several. Inverses computed: the step with inverses"
         "\nready, plus the time to invert, taken once. Memory: rise of the resident peak, in a process of its own."
         f"\n{NOTHING}: not taken, or wrong."
     )
-    parts = [heading("Training benchmark", data["machine"]) + words]
     ours = {row["size"]: row["seconds"] for row in data["rows"] if row["method"] == OURS}
     lines = []
     for row in data["rows"]:
@@ -274,7 +276,5 @@ def _report(data: Data) -> str:
         ratio = f"{row['seconds'] / base:.3g}×" if row["seconds"] and base else NOTHING
         time_and_memory = duration(row["seconds"]), ratio, megabytes(row["memory"])
         lines.append([f"{row['size']}²", row["method"], f"{row['error']:.0e}", *time_and_memory])
-    parts.append(text_table(["size", "method", "error", "time", "over ours", "memory"], lines))
-    if data["targets"]:
-        parts.append("Targets\n\n" + targets(data["targets"]))
-    return "\n\n\n".join(parts)
+    table = text_table(["size", "method", "error", "time", "over ours", "memory"], lines)
+    return page("Training benchmark", data["machine"], words, [table], data["targets"])

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     """Write the mosaics that are not there yet; return 0."""
     _check(args)
     mosaics, names = _mosaics(args)
-    _claim(args.out, _recipe(args, mosaics, names))
+    _claim(args.out, _record(args, mosaics, names))
     for index in tqdm(range(len(mosaics)), desc="mosaics", unit="image", disable=None):
         image, mask = (args.out / kind / f"{index:05d}.png" for kind in ("images", "masks"))
         if not (image.exists() and mask.exists()):
@@ -92,8 +92,8 @@ def _mosaics(args: argparse.Namespace) -> tuple[MosaicDataset, list[str]]:
     return mosaics, [names[index] for index in kept]
 
 
-def _recipe(args: argparse.Namespace, mosaics: MosaicDataset, names: list[str]) -> dict[str, Any]:
-    """Describe the whole folder, so that a second run can tell whether it continues the first."""
+def _record(args: argparse.Namespace, mosaics: MosaicDataset, names: list[str]) -> dict[str, Any]:
+    """Describe the folder: a second run goes on only with the same options."""
     return {
         "version": __version__,
         "seed": args.seed,
@@ -107,16 +107,16 @@ def _recipe(args: argparse.Namespace, mosaics: MosaicDataset, names: list[str]) 
     }
 
 
-def _claim(out: Path, recipe: dict[str, Any]) -> None:
-    """Make the folder and its record, or make sure that what lies there was begun with the same recipe."""
-    record = out / "mosaics.json"
-    if record.exists():
-        if json.loads(record.read_text()) != recipe:
-            raise ValueError(f"{out} holds mosaics made with other options ({record}); choose another --out")
+def _claim(out: Path, record: dict[str, Any]) -> None:
+    """Make the folder and its record, or refuse one with another record."""
+    path = out / "mosaics.json"
+    if path.exists():
+        if json.loads(path.read_text()) != record:
+            raise ValueError(f"{out} holds mosaics made with other options ({path}); choose another --out")
         return
     if out.exists() and any(out.iterdir()):
         raise ValueError(f"{out} is not empty and holds no mosaics.json; choose another --out")
     for kind in ("images", "masks"):
         (out / kind).mkdir(parents=True, exist_ok=True)
-    with atomic(record) as temporary:
-        temporary.write_text(json.dumps(recipe, indent=1) + "\n")
+    with atomic(path) as temporary:
+        temporary.write_text(json.dumps(record, indent=1) + "\n")

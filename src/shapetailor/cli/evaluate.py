@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import scipy.io
 from tqdm import tqdm
 
 from ..arrays import Array
+from ..datasets.published import read_bsds_truths
 from ..evaluate.evaluation import Evaluation, evaluate
 from ..evaluate.report import Case, images_text, summary_text, to_csv, to_html, to_json
 from ..io.files import atomic
@@ -18,14 +18,14 @@ from ..io.images import read_labels
 
 PREDICTIONS = (".png", ".tif", ".tiff")
 TRUTHS = (*PREDICTIONS, ".mat")
-#: Pictures for eyes that `shapetailor segment` writes beside its label maps.
+#: Overlays that `shapetailor segment` writes beside its label maps.
 OVERLAY = ".overlay"
 #: Cases in the page, of the worst and of the best.
 SHOWN = 4
 
 
 class Pair(NamedTuple):
-    """A prediction's file and its truth's; the sample that `evaluate` asks for."""
+    """The files of a prediction and of its truth, as a sample of `evaluate`."""
 
     name: str
     prediction: Path
@@ -33,13 +33,14 @@ class Pair(NamedTuple):
 
     @property
     def image(self) -> Path:
-        """What is "predicted" from: the file that holds the prediction."""
+        """The file that holds the prediction."""
         return self.prediction
 
     @property
     def truths(self) -> list[Array]:
         """One label map an annotator."""
-        return read_truths(self.truth)
+        is_bsds = self.truth.suffix.lower() == ".mat"
+        return read_bsds_truths(self.truth) if is_bsds else [read_labels(self.truth)]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,11 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--pred", type=Path, required=True, metavar="DIR", help="predicted label maps: NAME.png or NAME.tif"
     )
     parser.add_argument(
-        "--truth",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="true label maps: NAME.png, .tif or BSDS .mat",
+        "--truth", type=Path, required=True, metavar="DIR", help="true label maps: NAME.png, .tif or BSDS .mat"
     )
     parser.add_argument("--ignore", type=int, metavar="V", help="label of the truth to leave out")
     parser.add_argument("--per-image", action="store_true", help="print a line for each image too")
@@ -91,17 +88,6 @@ def pair_files(predictions: Path, truths: Path) -> tuple[list[Pair], list[str]]:
     return [Pair(n, predicted[n], true[n]) for n in sorted(predicted.keys() & true)], problems
 
 
-def read_truths(path: Path) -> list[Array]:
-    """Read the label maps of a truth: one of a picture, one an annotator of a BSDS `.mat` file."""
-    if path.suffix.lower() != ".mat":
-        return [read_labels(path)]
-    try:
-        annotators = scipy.io.loadmat(path)["groundTruth"].ravel()
-        return [annotator["Segmentation"][0, 0] for annotator in annotators]
-    except Exception as error:  # loadmat raises nearly anything on a broken file
-        raise ValueError(f"{path}: no BSDS ground truth: {error or type(error).__name__}") from error
-
-
 def _by_stem(folder: Path, suffixes: tuple[str, ...]) -> tuple[dict[str, Path], list[str]]:
     found: dict[str, Path] = {}
     problems = []
@@ -116,7 +102,7 @@ def _by_stem(folder: Path, suffixes: tuple[str, ...]) -> tuple[dict[str, Path], 
 
 
 def _unusable(pairs: list[Pair], ignore: int | None) -> list[str]:
-    """Read everything once and return a line for each pair that cannot be compared."""
+    """Read everything and return a line for each pair that cannot be compared."""
     problems = []
     for pair in tqdm(pairs, desc="check", unit="image"):
         try:

@@ -6,6 +6,7 @@ import argparse
 import shlex
 import sys
 import textwrap
+from dataclasses import fields
 from pathlib import Path
 
 from ..experiments import EXPERIMENTS, load
@@ -36,47 +37,35 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.name is None or args.out is None:
         raise ValueError("say which experiment, and where to: shapetailor experiment NAME --out DIR (or --list)")
-    # Here, as the listing needs none of this.
+    # Imported here: the listing does not need them.
     from ..experiments.context import Context
     from ..experiments.running import run_experiment
 
-    context = Context(
-        data=args.data,
-        out=args.out,
-        quick=args.quick,
-        model=args.model,
-        seed=args.seed,
-        device=args.device,
-        methods=args.methods,
-        weights=args.weights,
-        limit=args.limit,
-        folds=args.folds,
-        split=args.split,
-        gpb=args.gpb,
-    )
+    options = {field.name for field in fields(Context)}
+    context = Context(**{name: value for name, value in vars(args).items() if name in options})
     run_experiment(args.name, context, shlex.join(["shapetailor", *sys.argv[1:]]))
     print((args.out / "results.md").read_text(encoding="utf-8"), end="")
     return 0
 
 
 def _listing() -> str:
-    from ..baselines import RECIPES
+    from ..baselines import BASELINES
 
     lines = []
     for name in EXPERIMENTS:
         lines += [name, textwrap.indent(textwrap.fill(load(name).SUMMARY, 96), "    "), ""]
-    width = max(map(len, RECIPES))
-    lines += ["Methods", *(f"    {name:{width}}  {recipe.title}" for name, recipe in RECIPES.items())]
+    width = max(map(len, BASELINES))
+    lines += ["Methods", *(f"    {name:{width}}  {each.title}" for name, each in BASELINES.items())]
     return "\n".join(lines)
 
 
 def _names(text: str) -> tuple[str, ...]:
-    from ..baselines import RECIPES
+    from ..baselines import BASELINES
 
     names = tuple(text.split(","))
     for name in names:
-        if name not in RECIPES:
-            raise argparse.ArgumentTypeError(f"no method is called {name!r}; there are {', '.join(RECIPES)}")
+        if name not in BASELINES:
+            raise argparse.ArgumentTypeError(f"no method is called {name!r}; there are {', '.join(BASELINES)}")
     return names
 
 

@@ -1,15 +1,11 @@
-"""Datasets: loaders of the publishers' layouts, and generators of textures and mosaics."""
+"""Datasets: loaders of published and own data, generators of textures and mosaics."""
 
 from __future__ import annotations
 
-from .brodatz import TextureFolder
-from .bsds500 import BSDS500
 from .folder import FolderDataset
 from .mosaics import MosaicDataset, mosaic, random_regions, split_textures
-from .outex import OutexUS
-from .rwtsd import RWTSD
+from .published import BSDS500, RWTSD, OutexUS, SyntheticMultiRegion, TextureFolder
 from .sample import Sample
-from .stmd import SyntheticMultiRegion
 from .textures import FAMILIES, ProceduralTextures, texture
 
 __all__ = [

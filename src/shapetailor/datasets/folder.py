@@ -19,16 +19,15 @@ SOURCE = "your annotations; `shapetailor data mosaics --out DIR` makes an exampl
 class FolderDataset(Dataset[Sample]):
     """Images with one label map each.
 
-    Files without a partner, and names that several files share, are left out; `problems` names them
-    together with everything else that is wrong.
+    Files without a partner, and names that several files share, are left out; `problems` lists them.
 
     Parameters
     ----------
     root : path
         The folder that holds `images/` and `masks/`.
     ignore : int, optional
-        The stored mask value of pixels that belong to no region; they get the label -1. All other
-        values, 0 too, are regions.
+        The stored mask value of pixels that belong to no region; they get the label -1. All other values, 0 too,
+        are regions.
     """
 
     def __init__(self, root: str | os.PathLike[str], ignore: int | None = None) -> None:

@@ -1,8 +1,7 @@
-"""Mosaics: random regions, each filled with another texture, so that the truth is known exactly.
+"""Mosaics: random regions, each filled with another texture, so that the truth is exact.
 
-Two regions give the paper's synthetic Brodatz kind (300 images to train, 200 to test); three to five regions
-follow the recipe of the synthetic multi-region set: blobs grown from Gaussians and uniform patches, with
-edges cleaned by a mode filter.
+Two regions: the kind of the paper's synthetic Brodatz set. Three to five: made as in the synthetic multi-region set,
+blobs of Gaussians and uniform patches whose edges a mode filter smooths.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -21,12 +20,12 @@ from ..arrays import Array, Labels
 from .noise import Shape, smooth_noise
 from .sample import Sample
 
-#: The smallest share of the picture that a region has, by the number of regions.
+#: Number of regions → the smallest share of the picture that each has.
 MIN_SHARE = {2: 0.18, 3: 0.08, 4: 0.06, 5: 0.05}
 
 
 class Textures(Protocol):
-    """Any sized collection of textures: `TextureFolder`, `ProceduralTextures`, a list of samples."""
+    """A sized collection of textures: `TextureFolder`, `ProceduralTextures`, a list of samples."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, index: int, /) -> Sample: ...
@@ -35,9 +34,8 @@ class Textures(Protocol):
 def random_regions(regions: int, size: int | Shape, rng: np.random.Generator) -> Labels:
     """Draw a label map with regions 0 … `regions` - 1, none of them small.
 
-    Each region after the first is a blob painted over the ones before: a chain of Gaussians, grown at
-    random from a seed and cut at a level, joined by a few uniform rectangles where there are more than
-    two regions. A mode filter then rounds the edges.
+    Each region after the first is a blob painted over the ones before: a random chain of Gaussians, thresholded, with
+    a few uniform rectangles where there are more than two regions. A mode filter then rounds the edges.
 
     Parameters
     ----------
@@ -63,13 +61,12 @@ def random_regions(regions: int, size: int | Shape, rng: np.random.Generator) ->
 
 
 def mosaic(textures: Sequence[Array], size: int | Shape, rng: np.random.Generator, name: str = "") -> Sample:
-    """Fill random regions with textures, one each, every one cropped, turned and scaled at random.
+    """Fill random regions with one texture each, cropped, turned and scaled at random.
 
     Parameters
     ----------
     textures : sequence of ndarray
-        2 to 5 images of 8 or 16 bits or floats in [0, 1], H×W or H×W×3; if one is in colour, so is
-        the mosaic.
+        2 to 5 images of 8 or 16 bits or floats in [0, 1], H×W or H×W×3; if one is in colour, so is the mosaic.
     size : int or (int, int)
         Side, or height and width, in pixels.
     rng : numpy.random.Generator
@@ -95,12 +92,12 @@ def mosaic(textures: Sequence[Array], size: int | Shape, rng: np.random.Generato
 
 
 class MosaicDataset(Dataset[Sample]):
-    """A fixed collection of mosaics, composed when asked for.
+    """A fixed collection of mosaics, made on access.
 
     Parameters
     ----------
     textures : Textures
-        Each mosaic draws different ones from here. Read once, kept in memory.
+        Each mosaic draws different ones from here. Kept in memory once read.
     count : int
         How many mosaics.
     regions : (int, int)
@@ -149,20 +146,20 @@ class MosaicDataset(Dataset[Sample]):
         return tuple(int(each) for each in rng.choice(len(self.textures), regions, replace=False)), rng
 
 
-def split_textures(count: int, seed: int = 0, test_share: float = 0.4) -> tuple[list[int], list[int]]:
-    """Divide the numbers 0 … `count` - 1 of some textures into a training and a testing part, at random.
+def split_textures(count: int, seed: int = 0) -> tuple[list[int], list[int]]:
+    """Split the numbers 0 … `count` - 1 of textures at random: 60 % to train, 40 % to test.
 
     >>> train, test = split_textures(10)
     >>> len(train), len(test), set(train) & set(test)
     (6, 4, set())
     """
     order = np.random.default_rng(seed).permutation(count)
-    first = count - round(test_share * count)
+    first = count - round(0.4 * count)
     return sorted(order[:first].tolist()), sorted(order[first:].tolist())
 
 
 def _blob(shape: Shape, regions: int, rng: np.random.Generator) -> Array:
-    """Return a mask: a chain of Gaussians cut at a level and, among many regions, uniform patches."""
+    """Return a mask: a thresholded chain of Gaussians and, among many regions, uniform patches."""
     extent = 0.24 * np.array(shape) * rng.uniform(0.8, 1.2)
     margin = 0.25 if regions == 2 else 0.0
     centre = rng.uniform(margin, 1 - margin, 2) * shape

@@ -1,7 +1,6 @@
-"""Random fields that the procedural textures are made of, and the textures that are nearly nothing else.
+"""Random fields, and the procedural textures made of them.
 
-Every painter takes a shape (H, W) and a generator and returns an H×W array of any range; `textures` brings
-it to [0, 1]. Lengths are in pixels.
+A painter takes a shape (H, W) and a generator and returns an H×W array of any range. Lengths are in pixels.
 
 References
 ----------

@@ -1,4 +1,4 @@
-"""What every dataset yields, and how every loader says what is missing."""
+"""What every dataset yields, and the message of every loader about missing files."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ..arrays import Array, Labels
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """An image and what is known about it.
+    """An image with its truths.
 
     Attributes
     ----------
     image : ndarray
         H×W or H×W×C, of the type it is stored in.
     truths : tuple of ndarray
-        H×W int64 label maps, one an annotator; empty where there is no truth (plain textures). Labels
-        run from 0 without gaps, in the order of the stored values; -1 marks pixels to ignore.
+        H×W int64 label maps, one an annotator; none for plain textures. Labels run from 0 without gaps, in the order
+        of the stored values; -1 marks pixels to ignore.
     name : str
         Unique in its dataset.
     """
@@ -45,7 +45,7 @@ def consecutive(labels: Labels, ignore: int | None = None) -> Labels:
 
 
 def require(paths: Iterable[Path], dataset: str, layout: str, source: str) -> None:
-    """Raise a FileNotFoundError that names those of `paths` that are missing, and where to get them."""
+    """Raise a FileNotFoundError that names the missing ones of `paths` and where to get them."""
     missing = [path for path in paths if not path.exists()]
     if missing:
         lines = [f"{dataset} is not complete, missing:", *(f"  {path}" for path in missing[:20])]

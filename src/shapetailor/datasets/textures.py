@@ -1,8 +1,4 @@
-"""Procedural textures: nineteen families, endless members, no download.
-
-Each call of `texture` draws the family's parameters (scale, orientation, contrast, colours) anew, so that
-two members of one family are two textures of one kind.
-"""
+"""Procedural textures: nineteen families; each call of `texture` draws a family's parameters anew."""
 
 # mypy: disable-error-code="no-any-return"
 # NumPy types its ufuncs as returning Any; the tests look at what comes out.
@@ -43,7 +39,6 @@ def texture(family: str, size: int | Shape, rng: np.random.Generator, colour: bo
     size : int or (int, int)
         Side, or height and width, in pixels; at least 8.
     rng : numpy.random.Generator
-        The only source of randomness: the same state gives the same texture.
     colour : bool
         Map the grays to a random ramp of colours.
 
@@ -63,18 +58,15 @@ def texture(family: str, size: int | Shape, rng: np.random.Generator, colour: bo
 
 
 class ProceduralTextures(Dataset[Sample]):
-    """A fixed collection of procedural textures, families in turn, painted when asked for.
+    """A fixed collection of procedural textures, families in turn, painted on access.
 
     Parameters
     ----------
     count : int
         How many; number i belongs to family i modulo their number.
-    size : int or (int, int)
+    size, colour
         As of `texture`.
     seed : int
-        Of the whole collection.
-    colour : bool
-        As of `texture`.
     """
 
     def __init__(self, count: int, size: int | Shape, seed: int = 0, colour: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The evolution as an animated picture."""
+"""The evolution as an animated GIF."""
 
 from __future__ import annotations
 
@@ -9,24 +9,21 @@ from PIL import Image
 
 from ..arrays import Array, Ints
 from ..io.files import atomic
+from ..labels import resize_labels
 from .overlay import as_rgb8, overlay
 
 #: Longest side of the animation; larger images are reduced.
 LARGEST_SIDE = 512
 #: Milliseconds for which an iteration is shown, and the result.
 STEP, REST = 120, 2000
-#: Frames at most; of more iterations, evenly spaced ones are shown.
+#: Frames at most, evenly spaced.
 MOST_FRAMES = 60
 
 
 class Recorder:
-    """A callback of the evolution that remembers how the regions moved, to be saved as an animated GIF.
+    """A callback of the evolution that records the regions, to be saved as an animated GIF.
 
-    Several evolutions may be recorded, each beginning with iteration 0; that with the lowest final energy is shown.
-
-    Parameters
-    ----------
-    image : ndarray, (H, W) or (H, W, C)
+    Several evolutions may be recorded, each beginning with iteration 0; the one with the lowest final energy is shown.
     """
 
     def __init__(self, image: Array) -> None:
@@ -38,17 +35,17 @@ class Recorder:
         self.runs: list[list[tuple[float, Ints]]] = []
 
     def __call__(self, iteration: int, labels: Ints, energy: float) -> None:
-        """Remember the regions after an iteration."""
+        """Record the regions after an iteration."""
         if iteration == 0 or not self.runs:
             self.runs.append([])
-        self.runs[-1].append((energy, self._reduced(labels)))
+        self.runs[-1].append((energy, resize_labels(labels, self.shape)))
 
     def save(self, path: str | os.PathLike[str], result: Ints) -> None:
         """Write the animation, with `result` as its last frame."""
         frames = [labels for _, labels in min(self.runs, key=lambda run: run[-1][0], default=[])]
         shown = frames[:: max(1, -(-len(frames) // MOST_FRAMES))]
-        pictures = [overlay(self.image, labels) for labels in (*shown, self._reduced(result))]
-        # One palette for all frames: with palettes of their own, what stands still would flicker.
+        pictures = [overlay(self.image, labels) for labels in (*shown, resize_labels(result, self.shape))]
+        # One palette for all frames, or unchanged parts would flicker.
         common = Image.fromarray(np.concatenate([pictures[0], pictures[-1]])).quantize(256)
         images = [Image.fromarray(each).quantize(palette=common) for each in pictures]
         times = [STEP] * (len(images) - 1) + [REST]
@@ -56,11 +53,3 @@ class Recorder:
             images[0].save(
                 temporary, "GIF", save_all=True, append_images=images[1:], duration=times, loop=0, optimize=False
             )
-
-    def _reduced(self, labels: Ints) -> Ints:
-        rows, columns = (
-            (2 * np.arange(small) + 1) * side // (2 * small)
-            for small, side in zip(self.shape, labels.shape, strict=True)
-        )
-        reduced: Ints = labels[rows[:, None], columns]
-        return reduced

@@ -1,4 +1,4 @@
-"""A picture for eyes: the image, its regions tinted, their boundaries drawn."""
+"""Overlays: the image with its regions tinted and their boundaries drawn."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import numpy as np
 from ..arrays import RGB8, Array, Ints, Mask
 from ..labels import dilate
 
-#: Colours that most colour-blind people can tell apart (Okabe and Ito, "Color universal design", 2008), without black,
-#: in an order that sets the first few far apart.
+#: Colours for colour-blind people too (Okabe and Ito, "Color universal design", 2008), without black.
 COLOURS = (
     (0, 114, 178),  # blue
     (230, 159, 0),  # orange
@@ -34,7 +33,7 @@ STRIP = 256
 def overlay(image: Array, labels: Ints) -> RGB8:
     """Tint the regions of an image and draw their boundaries, as H×W×3 of uint8.
 
-    A boundary is a white line with a dark rim, so that it shows on light and on dark ground; both grow with the image.
+    A boundary is a white line with a dark rim, visible on light and dark; both widen with the image.
 
     Parameters
     ----------
@@ -49,7 +48,7 @@ def overlay(image: Array, labels: Ints) -> RGB8:
     colours = np.array([region_colour(int(number)) for number in present], dtype=np.uint16)
     strength = np.where(present >= 0, round(256 * TINT), 0).astype(np.uint16)
     tinted = np.empty_like(picture)
-    for first in range(0, len(labels), STRIP):  # so that temporaries are small where the picture is not
+    for first in range(0, len(labels), STRIP):  # in strips, to save memory
         rows = slice(first, first + STRIP)
         index = np.searchsorted(present, labels[rows])
         weight = strength[index][..., None]
@@ -88,7 +87,7 @@ def _stretch(values: Array) -> RGB8:
 
 
 def _boundary(labels: Ints, width: int) -> Mask:
-    """Return a line of the given width where regions meet: pixels unlike the next one to the right or below."""
+    """Return a line of the given width along pixels unlike the next one to the right or below."""
     line = np.zeros(labels.shape, dtype=bool)
     line[:-1] |= labels[1:] != labels[:-1]
     line[:, :-1] |= labels[:, 1:] != labels[:, :-1]
@@ -96,7 +95,7 @@ def _boundary(labels: Ints, width: int) -> Mask:
 
 
 def region_colour(number: int) -> tuple[int, int, int]:
-    """Return the colour of a region: of `COLOURS`, and lighter and darker hues a golden angle apart beyond them."""
+    """Return the colour of a region: of `COLOURS`, beyond them hues a golden angle apart."""
     if 0 <= number < len(COLOURS):
         return COLOURS[number]
     red, green, blue = colorsys.hls_to_rgb(0.618034 * number % 1.0, (0.45, 0.65)[number % 2], 0.7)

@@ -26,10 +26,10 @@ _STARTS = ((0, 0), (0, 1), (1, 1), (1, 0))
 
 
 def trace(labels: Ints) -> dict[int, list[Polygon]]:
-    """Return for every region >= 0 the polygons of its pieces, which hang together by 4-neighbours.
+    """Return for every region >= 0 the polygons of its 4-connected components.
 
-    Rings touch themselves nowhere and one another in single corners at most (the OGC's "simple features"). By the
-    formula of the signed area in (x, y), outer rings are positive and holes negative, as GeoJSON wants them.
+    Rings do not touch themselves, and touch one another in single corners at most (the OGC's "simple features"). The
+    signed area in (x, y) is positive for outer rings and negative for holes, as in GeoJSON.
     """
     pieces = connected_components(np.maximum(labels, -1), background=-1, connectivity=1)
     outer: dict[int, Ring] = {}
@@ -66,7 +66,7 @@ def feature_collection(labels: Ints) -> dict[str, Any]:
 
 
 def _rings(labels: Ints, pieces: Ints) -> list[tuple[int, Ring]]:
-    """Chain the sides of pixels that are boundary to closed rings of corners; each with its piece's number."""
+    """Chain the boundary sides of pixels to closed rings of corners, each with its component's number."""
     side, row, column, following = _chained_sides(labels)
     x, y = (column + np.array(_STARTS)[side, 1]).tolist(), (row + np.array(_STARTS)[side, 0]).tolist()
     turn = side.tolist()
@@ -104,7 +104,7 @@ def _chained_sides(labels: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     side, row, column = np.nonzero(boundary)
     step = np.array(_RUNS)
     ahead_row, ahead_column = row + step[side, 0], column + step[side, 1]
-    # Where regions meet at a corner only, turning comes first: pieces hang together by 4-neighbours.
+    # Where regions meet at a corner only, turning comes first: components are 4-connected.
     turning = boundary[(side + 1) % 4, row, column]
     straight = np.zeros_like(turning)
     keeps = np.flatnonzero(~turning)
@@ -119,7 +119,7 @@ def _chained_sides(labels: Ints) -> tuple[Ints, Ints, Ints, Ints]:
 
 
 def _split_at_touches(ring: Ring) -> list[Ring]:
-    """Cut a ring that comes to one of its corners again into rings that do not."""
+    """Cut a ring at the corners it passes twice."""
     rings: list[Ring] = []
     path: Ring = []
     place: dict[tuple[int, int], int] = {}

@@ -1,4 +1,4 @@
-"""From predictions to a table: all metrics for every image, and what they amount to."""
+"""All metrics of every image of a dataset, and their summary."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from scipy.stats import bootstrap
 from tqdm import tqdm
 
 from .. import metrics
 from ..metrics.labels import LabelMap
 
-#: Column → how it is printed. The order is that of every table; larger is better but for one.
+#: Column → how it is printed, in the order of every table.
 MEASURES = {
     "covering": "covering",
     "rand_index": "Rand index",
@@ -30,11 +31,11 @@ SEED = 0
 
 
 class Sample(Protocol):
-    """What a dataset's items must have."""
+    """An item of a dataset, such as `shapetailor.datasets.Sample`."""
 
     @property
     def image(self) -> Any:
-        """The picture that `predict` takes."""
+        """What `predict` takes."""
 
     @property
     def truths(self) -> Sequence[LabelMap]:
@@ -42,11 +43,11 @@ class Sample(Protocol):
 
     @property
     def name(self) -> str:
-        """What the image is called in tables."""
+        """Its name in tables."""
 
 
 class Summary(NamedTuple):
-    """A measure over all images; `low` and `high` bound the mean's 95 % bootstrap interval."""
+    """A measure over all images; `low` and `high` bound the mean's 95 % interval."""
 
     mean: float
     median: float
@@ -56,21 +57,24 @@ class Summary(NamedTuple):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Every image's measures by name, in the order of the dataset, with the tables made of them."""
+    """Image → measure → value, in the order of the dataset."""
 
     images: Mapping[str, Mapping[str, float]]
 
     def summary(self) -> dict[str, Summary]:
-        """Return mean, median and the percentile bootstrap interval of the mean [1]_, seeded.
+        """Return each measure's mean, median and 95 % percentile bootstrap interval of the mean [1]_, seeded.
 
         References
         ----------
         .. [1] B. Efron and R. Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 13.
         """
         values = np.array([list(scores.values()) for scores in self.images.values()])
-        count = len(values)
-        draws = np.random.default_rng(SEED).multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
-        low, high = np.percentile(draws @ values / count, [2.5, 97.5], axis=0)
+        low = high = values[0]
+        if len(values) > 1:
+            found = bootstrap(
+                (values,), np.mean, n_resamples=RESAMPLES, batch=100, method="percentile", random_state=SEED
+            )
+            low, high = found.confidence_interval
         columns = zip(values.mean(axis=0), np.median(values, axis=0), low, high, strict=True)
         return {measure: Summary(*map(float, column)) for measure, column in zip(MEASURES, columns, strict=True)}
 
@@ -96,9 +100,9 @@ def evaluate(
     predict : callable
         Image in, H×W integer labels out.
     dataset : iterable
-        Samples with `image`, `truths` (one or more H×W label maps) and a `name` of their own.
+        Samples with `image`, `truths` (one or more H×W label maps) and a unique `name`.
     ignore : int, optional
-        Label of the truths whose pixels are left out; in the samples of our datasets it is -1.
+        Label of the truths whose pixels are left out; -1 in our datasets.
     progress : bool
         Show a progress bar on standard error.
 

@@ -1,4 +1,4 @@
-"""Shapes side by side on one canvas, so that many small regions cost one call of a network instead of many."""
+"""An atlas: regions packed side by side on one canvas, so that a network is called once for many of them."""
 
 from __future__ import annotations
 
@@ -34,13 +34,9 @@ class Layout(NamedTuple):
 
 
 def pack(masks: Sequence[Mask], multiple: int = 1) -> Layout:
-    """Lay shapes on a canvas, each as high up as it fits, the largest first; their boxes may overlap, they do not.
+    """Lay shapes, each in its box, on a canvas: each as high up as it fits, the largest first.
 
-    Parameters
-    ----------
-    masks : the shapes, each in its box
-    multiple : int
-        Corners, height and width are multiples of it.
+    Boxes may overlap, shapes do not. Corners, height and width are multiples of `multiple`.
 
     Examples
     --------
@@ -119,23 +115,10 @@ def _meets(taken: Words, mask: Words, top: int, first: int) -> bool:
 
 
 def group(masks: Sequence[Mask], overhead: int, largest: int, multiple: int = 1) -> list[tuple[list[int], Layout]]:
-    """Divide shapes among canvases.
+    """Divide shapes among canvases; return the numbers of each canvas's shapes, and its layout.
 
-    Parameters
-    ----------
-    masks : the shapes, each in its box
-    overhead : int
-        Area that costs as much as a further canvas does. The shape of the largest box gets a canvas of its own as long
-        as the boxes together take less, counting this, than a canvas for all.
-    largest : int
-        No canvas of several shapes has more area.
-    multiple : int
-        As for `pack`.
-
-    Returns
-    -------
-    list
-        For each canvas the numbers of its shapes, and its layout.
+    The shape of the largest box gets a canvas of its own as long as the boxes together, and `overhead` for each
+    further canvas, take less area than a canvas for all. No canvas of several shapes has more area than `largest`.
     """
     left = sorted(range(len(masks)), key=lambda k: (-masks[k].size, k))
     found = []

@@ -28,18 +28,9 @@ def advance(
 ) -> Labels:
     """Update the indicators φ_i near the boundaries and read the regions off them (step 3).
 
-    Parameters
-    ----------
-    labels : ndarray, (H, W)
-    regions : the regions of `labels` by their numbers, which ascend
-    beta : float
-        Weight of the boundaries' length.
-    move : float
-        A boundary with the median difference of costs moves by about so many pixels, none by more.
-    gain : float
-        By how much longer Δτ is than for that.
-    edge_gradient : ndarray, (2, H, W), optional
-        Derivative of the energy in the conductance of the edges to the right, and down.
+    A boundary with the median difference of costs moves by about `move` pixels, none by more; `gain` makes Δτ longer
+    than that. `edge_gradient` (2, H, W) is the derivative of the energy in the conductance of the edges to the right,
+    and down.
     """
     costs = {
         i: region.cost if edge_gradient is None else region.cost + _shape_term(labels, edge_gradient, i, region.band)

@@ -1,9 +1,9 @@
-"""Boundaries along what is seen: near a boundary, pixels go with those around them that look like them.
+"""A conditional random field that puts boundaries where the colours change.
 
-Descriptors tell what a neighbourhood is like; they cannot tell to the pixel where it ends. Colours can, where they
-change there. So at last both decide: the mean field of a CRF [1]_ whose unary terms are the costs G_i of Alg. 2, and
-whose pairs are the pixels of a window, weighted by how near and how alike they are. It is computed as it is defined,
-but only at pixels that regions contest; all others are sure of theirs.
+Descriptors are smooth and cannot say to the pixel where a texture ends; colours often can. After the evolution, pixels
+near a boundary are decided by the mean field of a CRF [1]_: its unary terms are the costs G_i of Alg. 2, its pairwise
+terms prefer equal labels for pixels of a window that are close and of similar colour. The mean field is computed
+exactly, but only at pixels in the bands of several regions.
 
 References
 ----------
@@ -28,26 +28,18 @@ from .region_costs import Region
 
 #: The window: every third pixel up to so many away, weighted by a Gaussian of this deviation.
 WINDOW, STEP, NEAR = 18, 3, 12.0
-#: Deviation, in each channel with values in [0, 1], of pixels that look alike.
+#: Standard deviation, in each channel, of colours that count as similar.
 ALIKE = 10 / 255
-#: Costs that differ by this much are e times as likely, as in the training of descriptors (`loss.assignment_loss`).
+#: Temperature of the costs, as in training (`loss.assignment_loss`).
 TEMPERATURE = 0.2
 ROUNDS = 5
 
 
-class Claim(NamedTuple):
-    """A region's claim on the pixels that it contests.
+class Unary(NamedTuple):
+    """A region's unary terms at the contested pixels in its band."""
 
-    Attributes
-    ----------
-    rows : ndarray, (n,)
-        Which of the contested pixels these are.
-    cost : ndarray, (n,)
-        The region's costs, over `TEMPERATURE`, above the least that any region has there.
-    """
-
-    rows: Ints
-    cost: Floats32
+    rows: Ints  # numbers of these pixels among all contested ones
+    cost: Floats32  # G_i / TEMPERATURE, less the least of any region there
 
 
 def follow(
@@ -57,27 +49,22 @@ def follow(
     weight: float,
     fixed: Labels | None = None,
 ) -> Labels:
-    """Decide about the pixels within reach of several regions by their costs and by what they look like.
+    """Decide the pixels in the bands of several regions by the mean field.
 
     Parameters
     ----------
     labels : ndarray, (H, W)
     regions : mapping
-        Number → region, whose `cost` is compared where the bands of several overlap. A region's own pixels are in its
-        band wherever another's reaches.
+        Number → region. A region's own pixels are in its band wherever another's reaches.
     seen : ndarray, (C, H, W)
-        Values in [0, 1].
+        Colours in [0, 1].
     weight : float
-        What all of the pixels around a pixel count for, in units of `TEMPERATURE` of the costs.
+        Weight of the pairwise terms, in units of `TEMPERATURE` of the costs.
     fixed : ndarray, (H, W), optional
         Marked pixels, >= 0, keep their label.
-
-    Returns
-    -------
-    ndarray, (H, W)
     """
-    contested, claims = _claims(labels, regions, fixed)
-    if not claims:
+    contested, unaries = _unaries(labels, regions, fixed)
+    if not unaries:
         return labels
     shape = tuple(side + 2 * WINDOW for side in labels.shape)
     rows, columns = np.divmod(contested, labels.shape[1])
@@ -85,32 +72,32 @@ def follow(
     offsets = _steps() @ [shape[1], 1]
     weights = _weights(seen, places, offsets)
     known = np.pad(labels, WINDOW, constant_values=-1).ravel()
-    shares = {number: (known[places[claim.rows]] == number).astype(np.float32) for number, claim in claims.items()}
+    shares = {number: (known[places[unary.rows]] == number).astype(np.float32) for number, unary in unaries.items()}
     for _ in range(ROUNDS):
         total = np.full(len(places), np.finfo(np.float32).tiny)
-        for number, claim in claims.items():
-            here = places[claim.rows]
+        for number, unary in unaries.items():
+            here = places[unary.rows]
             plane = (known == number).astype(np.float32)
             plane[here] = shares[number]
             votes = np.empty(len(here), np.float32)
             in_threads(
-                partial(_vote, weights, claim.rows[part], here[part], offsets, plane, votes[part])
+                partial(_vote, weights, unary.rows[part], here[part], offsets, plane, votes[part])
                 for part in _parts(len(here))
             )
-            shares[number] = np.exp(weight * (votes - 1) - claim.cost)
-            total[claim.rows] += shares[number]
-        shares = {number: shares[number] / total[claim.rows] for number, claim in claims.items()}
+            shares[number] = np.exp(weight * (votes - 1) - unary.cost)
+            total[unary.rows] += shares[number]
+        shares = {number: shares[number] / total[unary.rows] for number, unary in unaries.items()}
     best = np.zeros(len(places), np.float32)
-    for number, claim in claims.items():
-        wins = claim.rows[shares[number] > best[claim.rows]]
+    for number, unary in unaries.items():
+        wins = unary.rows[shares[number] > best[unary.rows]]
         known[places[wins]] = number
-        best[claim.rows] = np.maximum(best[claim.rows], shares[number])
+        best[unary.rows] = np.maximum(best[unary.rows], shares[number])
     inner = slice(WINDOW, -WINDOW)
     return known.reshape(shape)[inner, inner]
 
 
-def _claims(labels: Labels, regions: Mapping[int, Region], fixed: Labels | None) -> tuple[Ints, dict[int, Claim]]:
-    """Return the flat numbers of all pixels that at least two regions reach, and the regions' claims on them."""
+def _unaries(labels: Labels, regions: Mapping[int, Region], fixed: Labels | None) -> tuple[Ints, dict[int, Unary]]:
+    """Return the flat numbers of all pixels in at least two bands, and the regions' unary terms there."""
     count = np.zeros(labels.size, np.int64)
     least = np.full(labels.size, np.inf, np.float32)
     for region in regions.values():
@@ -120,18 +107,18 @@ def _claims(labels: Labels, regions: Mapping[int, Region], fixed: Labels | None)
     if fixed is not None:
         free &= fixed.ravel() < 0
     row = np.cumsum(free) - 1
-    claims = {}
+    unaries = {}
     for number, region in regions.items():
         mine = free[region.band]
         band = region.band[mine]
         if len(band):
             cost = (region.cost[mine] - least[band]) / np.float32(TEMPERATURE)
-            claims[number] = Claim(row[band], cost)
-    return free.nonzero()[0], claims
+            unaries[number] = Unary(row[band], cost)
+    return free.nonzero()[0], unaries
 
 
 def _weights(seen: Floats32, places: Ints, offsets: Ints) -> Floats32:
-    """Weigh the pixels around each place, (places, offsets); those beyond the picture count for nothing."""
+    """Return the pairwise weights of the window around each place, (places, offsets); 0 beyond the picture."""
     values = np.moveaxis(seen / np.float32(np.sqrt(2) * ALIKE), 0, 2)
     padded = np.pad(values, ((WINDOW, WINDOW), (WINDOW, WINDOW), (0, 0)), constant_values=np.inf)
     pixels = padded.reshape(-1, len(seen))
@@ -142,14 +129,14 @@ def _weights(seen: Floats32, places: Ints, offsets: Ints) -> Floats32:
 
 
 def _parts(count: int) -> list[slice]:
-    """Share so many pixels among the threads."""
+    """Divide so many pixels among the threads."""
     ends = np.linspace(0, count, thread_count() + 1).astype(int).tolist()
     return [slice(*each) for each in pairwise(ends)]
 
 
 @njit(nogil=True, cache=True)
 def _weigh(pixels: Floats32, places: Ints, offsets: Ints, near: Floats32, weights: Floats32) -> None:
-    """Fill `weights` (places, offsets) with what the pixels around each place weigh, 1 in all."""
+    """Fill `weights` (places, offsets); they sum to 1 at each place."""
     for n in range(len(places)):
         here, total = pixels[places[n]], np.float32(0)
         for k in range(len(offsets)):
@@ -164,7 +151,7 @@ def _weigh(pixels: Floats32, places: Ints, offsets: Ints, near: Floats32, weight
 
 @njit(nogil=True, cache=True)
 def _vote(weights: Floats32, rows: Ints, places: Ints, offsets: Ints, plane: Floats32, votes: Floats32) -> None:
-    """Fill `votes` with the weighted mean of `plane` around places, whose weights stand in these rows."""
+    """Fill `votes` with the weighted mean of `plane` around places; `rows` are their rows of `weights`."""
     for n in range(len(places)):
         total = np.float32(0)
         for k in range(len(offsets)):
@@ -173,6 +160,6 @@ def _vote(weights: Floats32, rows: Ints, places: Ints, offsets: Ints, plane: Flo
 
 
 def _steps() -> Ints:
-    """The window's pixels, seen from its centre, which is not one of them: (n, 2) of rows and columns."""
+    """Offsets of the window's pixels from its centre, without the centre: (n, 2) of rows and columns."""
     side = range(-WINDOW, WINDOW + 1, STEP)
     return np.array([step for step in product(side, side) if step != (0, 0)])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from math import inf
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -30,14 +31,14 @@ class EvolutionConfig:
     tailored : bool
         Update the descriptors as the regions move. False keeps those of the whole image, for comparison.
     locality : float
-        How far the means a_i look from each pixel, as a share of the picture's longer side: `means.local_means`.
+        How far the means a_i look from each pixel, as a share of the picture's longer side: `local_means`.
         Infinite is the paper's, one mean for a region.
     rim : int
         How much along a region's boundary the means a_i leave out, since it may not belong to the region; in the unit
         of `reach`, and less than it. The paper's is 0.
     likeness : float
         When the regions have come to rest, pixels within reach of several go with those around them that look like
-        them, which weigh this much (`likeness.follow`, if `evolve` is told what is seen); 0: by their costs alone.
+        them, which weigh this much (`colour_crf.follow`, if `evolve` is given the colours); 0: by their costs alone.
     gradient : {"paper", "exact"}
         The paper's gradient takes the descriptors as given; the exact one adds how they change when the
         boundary's edges open and close, and needs descriptors that take `Edges`.
@@ -74,3 +75,13 @@ class EvolutionConfig:
             raise ValueError(
                 "the exact gradient is for one mean a region: it wants an infinite locality and a rim of 0"
             )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values; an infinite locality, which JSON has no number for, is None."""
+        return {**asdict(self), "locality": None if self.locality == inf else self.locality}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> EvolutionConfig:
+        """Make a config of JSON values, as `to_dict` returns them."""
+        locality = values.get("locality")
+        return cls(**{**values, "locality": inf if locality is None else locality})

@@ -19,11 +19,12 @@ from torch import Tensor
 
 from ..arrays import Floats, Floats32, Labels
 from ..labels import boundary_length
+from ..network.describer import Descriptors, OfPixels
 from ..poisson import Edges, edges_of
 from .boundary_step import advance, settle
 from .colour_crf import follow
 from .config import EvolutionConfig
-from .region_costs import Descriptors, Region, Tailor
+from .region_costs import Region, Tailor
 
 #: iteration, labels, energy → True to stop
 Callback = Callable[[int, Labels, float], bool | None]
@@ -50,7 +51,7 @@ class Evolution:
 def evolve(
     image: Tensor,
     labels: Labels,
-    descriptors: Descriptors,
+    descriptors: OfPixels | Descriptors,
     config: EvolutionConfig | None = None,
     *,
     fixed: Labels | None = None,
@@ -66,16 +67,15 @@ def evolve(
         The picture as `descriptors` want it.
     labels : ndarray, (H, W)
         Regions 0..K−1 to start from (step 1).
-    descriptors : callable
-        ``descriptors(image, labels)``. It is called on crops of the image and on canvases where the changed regions
-        lie side by side, which changes nothing for descriptors that never look outside a region; `align` = 0 calls it
-        on whole images, for one region at a time. If it has a method ``compact(image, labels)``, returning the
-        descriptors of blocks (n, D) and the pixels' rows among them (1, H, W), that is used instead with `align` > 1.
+    descriptors : callable or Descriptors
+        ``descriptors(image, labels)``, or with it what else a network can do. It is called on crops of the image and
+        on canvases where the changed regions lie side by side, which changes nothing for descriptors that never look
+        outside a region; with a stride of 0 on whole images, for one region at a time.
     config : EvolutionConfig
     fixed : ndarray, (H, W), optional
         Marked pixels, >= 0, keep their label.
     align : int
-        Side of the blocks of pixels that descriptors work on; boxes start and end at multiples of it.
+        The stride of a plain callable: side of the blocks of pixels that it works on.
     seen : ndarray, (c, H, W), optional
         The picture as people see it, values in [0, 1], for `EvolutionConfig.likeness`.
     callback : callable, optional
@@ -85,14 +85,16 @@ def evolve(
     -------
     Evolution
         The energies of the trace go down: of a step that would raise the energy, the changes are taken back that raise
-        it at their own pixel (`motion.settle`); if that does not help, it is tried at half the displacement.
+        it at their own pixel (`boundary_step.settle`); if that does not help, it is tried at half the displacement.
     """
     config = config or EvolutionConfig()
+    if not isinstance(descriptors, Descriptors):
+        descriptors = Descriptors(descriptors, align)
     if fixed is not None:
         labels = np.where(fixed >= 0, fixed, labels)
-    unit = max(1, align)
+    unit = max(1, descriptors.stride)
     sigma = config.locality * max(labels.shape)
-    tailor = Tailor(image, descriptors, config.reach * unit, align, config.tailored, sigma, config.rim * unit)
+    tailor = Tailor(image, descriptors, config.reach * unit, config.tailored, sigma, config.rim * unit)
     regions = tailor.start(labels)
     present = set(regions)
     costs = np.concatenate([region.own for region in regions.values()]) if regions else np.zeros(1)
@@ -103,7 +105,7 @@ def evolve(
     for iteration in range(1, config.iterations + 1):
         if stop:
             break
-        extra = shape_gradient(image, result.labels, descriptors) if config.gradient == "exact" else None
+        extra = shape_gradient(image, result.labels, descriptors.pixels) if config.gradient == "exact" else None
         proposal = advance(result.labels, regions, beta, move, gain, extra)
         if fixed is not None:
             proposal = np.where(fixed >= 0, fixed, proposal)
@@ -140,7 +142,7 @@ def _energy(labels: Labels, regions: dict[int, Region], beta: float) -> float:
     return sum(region.within for region in regions.values()) + beta * boundary_length(labels)
 
 
-def shape_gradient(image: Tensor, labels: Labels, descriptors: Descriptors) -> Floats:
+def shape_gradient(image: Tensor, labels: Labels, descriptors: OfPixels) -> Floats:
     """∂E/∂c of every edge's conductance, as (2, H, W): edges to the right, and down.
 
     The derivative of Σ‖F − a‖² through the descriptors' dependence on the regions' shape: exact, by

@@ -1,8 +1,8 @@
-"""What a region looks like near each of its pixels: means a_i that may vary along the region.
+"""Means a_i that vary along a region.
 
-The paper's a_i is the mean over the region. A photograph's regions are seldom that uniform (light falls off, a texture
-recedes), and along a boundary it is the region's look *there* that tells the two sides apart. With a finite reach σ,
-a_i(x) is the mean of the region's descriptors weighted by exp(−|x − y|²/2σ²); the paper's is the limit of large σ.
+The paper's a_i is the mean over the region, but light and texture change along the regions of a photograph. With a
+finite σ, a_i(x) is the mean of the region's descriptors weighted by exp(−|x − y|²/2σ²); the paper's is the limit of
+large σ.
 """
 
 from __future__ import annotations
@@ -24,20 +24,9 @@ def cell_side(pixels: int, unit: int) -> int:
 
 
 def local_means(total: Tensor, weight: Tensor, sigma: float) -> Tensor:
-    """Average over a grid of cells.
+    """Average a region's descriptors over a grid of cells, with reach `sigma` in cells; infinite: one mean for all.
 
-    Parameters
-    ----------
-    total : Tensor, (..., D, h, w)
-        Sums of the region's descriptors in each cell.
-    weight : Tensor, (..., 1, h, w)
-        Numbers of its pixels in each cell.
-    sigma : float
-        Reach, in cells; infinite: one mean for all.
-
-    Returns
-    -------
-    Tensor, (..., D, h, w)
+    `total` (..., D, h, w) are the sums of its descriptors in each cell, `weight` (..., 1, h, w) the numbers of pixels.
 
     Examples
     --------

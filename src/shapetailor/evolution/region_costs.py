@@ -1,12 +1,10 @@
-"""What Alg. 2 knows of each region: its descriptors' costs near the boundary, and the boundary's shape there.
+"""Costs G_i of each region in a narrow band along its boundary (Alg. 2, steps 4 to 7).
 
-Everything is kept on bands of pixels along the boundaries, so that memory follows their length and the picture's area,
-not the number of regions times the area.
+Memory follows the boundaries' length and the picture's area, not the number of regions times the area.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
@@ -16,17 +14,15 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from ..arrays import Array, Box, Floats, Floats32, Ints, Labels, Mask
+from ..network.describer import Descriptors
 from .atlas import Layout, group
 from .local_means import cell_side, local_means
 from .region_shape import Shape, boxes_of, shape_of, widened
 from .warm_start import Solved
 
-#: image (1, C, H, W) and labels (1, H, W) → descriptors (1, D, H, W), zero where labels are negative
-Descriptors = Callable[[Tensor, Tensor], Tensor]
-
 #: Pixels that take as long as a further call of a network does, and of one on blocks of pixels.
 OVERHEAD, BLOCK_OVERHEAD = 2**13, 2**14
-#: Most pixels of a canvas that several regions share, for the sake of memory.
+#: Default of `largest_canvas`.
 CANVAS = 2**20
 #: Most pixels of a region's box whose solutions are kept for the next iteration, for the sake of memory.
 REMEMBERED = 2**19
@@ -36,26 +32,14 @@ CHUNK = 2**15
 
 @dataclass(frozen=True)
 class Region:
-    """One region, kept as long as it does not change.
+    """One region, kept as long as it does not change."""
 
-    Attributes
-    ----------
-    band : ndarray, (n,)
-        Flat numbers of the pixels of D(R_i) where the smooth indicator φ_i has a slope.
-    phi, slope, curvature : ndarray, (n,)
-        φ_i, |∇φ_i| and κ = div(∇φ_i/|∇φ_i|) there.
-    cost : ndarray, (n,)
-        G_i = ‖F_{R_i} − a_i‖² there.
-    own : ndarray
-        G_i at all pixels of R_i.
-    """
-
-    band: Ints
-    phi: Floats32
-    slope: Floats
-    curvature: Floats
-    cost: Floats32
-    own: Floats32
+    band: Ints  # (n,), flat numbers of the pixels of D(R_i) where the smooth indicator φ_i has a slope
+    phi: Floats32  # φ_i in the band
+    slope: Floats  # |∇φ_i| there
+    curvature: Floats  # κ = div(∇φ_i/|∇φ_i|) there
+    cost: Floats32  # G_i = ‖F_{R_i} − a_i‖² there
+    own: Floats32  # G_i at all pixels of R_i
 
     @property
     def within(self) -> float:
@@ -69,17 +53,17 @@ class Tailor:
     Parameters
     ----------
     image : Tensor, (1, C, H, W)
-    descriptors : callable
+    descriptors : Descriptors
     reach : int
         Radius of the dilations, in pixels.
-    align : int
-        Side of the blocks of pixels that descriptors work on; 0: they want whole images.
     tailored : bool
         False: descriptors of the whole image, computed once.
     sigma : float
         How far a_i looks from each pixel, in pixels (`means.local_means`).
     rim : int
         Pixels along a region's boundary that a_i leaves out.
+    largest_canvas : int
+        Most pixels of a canvas that several regions share, for the sake of memory.
     """
 
     def __init__(
@@ -87,15 +71,14 @@ class Tailor:
         image: Tensor,
         descriptors: Descriptors,
         reach: int,
-        align: int,
         tailored: bool = True,
         sigma: float = inf,
         rim: int = 0,
+        largest_canvas: int = CANVAS,
     ) -> None:
-        self.image, self.descriptors, self.reach, self.align = image, descriptors, reach, align
-        self.sigma, self.rim = sigma, rim
-        self._compact = getattr(descriptors, "compact", None) if align > 1 else None
-        self._warm = getattr(descriptors, "warm", None) if align == 1 else None
+        self.image, self.descriptors, self.reach = image, descriptors, reach
+        self.sigma, self.rim, self.align = sigma, rim, max(1, descriptors.stride)
+        self.largest_canvas = largest_canvas
         self._solved = Solved()
         self._canvas = image.new_empty((1, image.shape[1], 0, 0))
         planes = image[0].flatten(1)
@@ -115,16 +98,20 @@ class Tailor:
         return {i: fresh.get(i) or known[i] for i in boxes}
 
     def _regions(self, labels: Labels, boxes: dict[int, Box]) -> dict[int, Region]:
-        wide = {i: widened(box, self.reach, labels.shape, max(1, self.align)) for i, box in boxes.items()}
-        shared = {i for i, box in wide.items() if self.whole is None and self.align and _area(box) <= CANVAS}
+        wide = {i: widened(box, self.reach, labels.shape, self.align) for i, box in boxes.items()}
+        shared = {
+            i
+            for i, box in wide.items()
+            if self.whole is None and self.descriptors.stride and _area(box) <= self.largest_canvas
+        }
         found = {}
         for i in wide.keys() - shared:
             shape = shape_of(labels, i, wide[i], self.reach, self.rim)
             found[i] = self._region(shape, self._cost_alone(i, shape))
         shapes = {i: shape_of(labels, i, wide[i], self.reach, self.rim) for i in wide if i in shared}
         numbers = list(shapes)
-        overhead = OVERHEAD if self._compact is None else BLOCK_OVERHEAD
-        for members, layout in group([shapes[i].dilated for i in numbers], overhead, CANVAS, max(1, self.align)):
+        overhead = OVERHEAD if self.descriptors.blocks is None else BLOCK_OVERHEAD
+        for members, layout in group([shapes[i].dilated for i in numbers], overhead, self.largest_canvas, self.align):
             together = [shapes[numbers[k]] for k in members]
             costs = self._costs(together, layout) if members[1:] else [self._cost_alone(numbers[members[0]], *together)]
             for k, shape, cost in zip(members, together, costs, strict=True):
@@ -135,17 +122,17 @@ class Tailor:
         """Steps 5 and 7, F_{R_i} in D(R_i), a_i and G_i, for one region: in its box."""
         if self.whole is not None:
             return self._cost(self.whole[(slice(None), *shape.box)], shape.core)
-        if not self.align:
+        if not self.descriptors.stride:
             labels = np.full(self.image.shape[2:], -1)
             labels[shape.box][shape.dilated] = 0
             return self._cost(self._compute(self.image, labels)[(slice(None), *shape.box)], shape.core)
         labels = np.where(shape.dilated, 0, -1)
         place = (slice(0, labels.shape[0]), slice(0, labels.shape[1]))
-        if self._warm is None or labels.size > REMEMBERED:
+        if self.descriptors.warm is None or labels.size > REMEMBERED:
             return self._costs_on(self.image[(..., *shape.box)], labels, [shape], [place])[0]
         guesses = self._solved.guesses(number, shape)
         with torch.no_grad():
-            found, solutions = self._warm(self.image[(..., *shape.box)], self._tensor(labels)[None], guesses)
+            found, solutions = self.descriptors.warm(self.image[(..., *shape.box)], self._tensor(labels)[None], guesses)
         self._solved.keep(number, shape, solutions)
         return self._cost(found[0], shape.core)
 
@@ -173,17 +160,17 @@ class Tailor:
 
     def _costs_on(self, canvas: Tensor, labels: Labels, shapes: list[Shape], places: list[Box]) -> list[Floats32]:
         pairs = list(zip(places, shapes, strict=True))
-        if self._compact is None:
+        if self.descriptors.blocks is None:
             found = self._compute(canvas, labels)
             return [self._cost(found[(slice(None), *place)], shape.core) for place, shape in pairs]
         with torch.no_grad():
-            rows, row_of_pixel = self._compact(canvas, self._tensor(labels)[None])
+            rows, row_of_pixel = self.descriptors.blocks(canvas, self._tensor(labels)[None])
         return [self._compact_cost(rows, row_of_pixel[(0, *place)], shape) for place, shape in pairs]
 
     def _cost(self, features: Tensor, mask: Mask) -> Floats32:
         """‖F − a‖² of (D, H, W) with a the means over the mask; in strips of rows, so that temporaries are small."""
         inside = self._tensor(mask).to(features.dtype)
-        side = cell_side(max(mask.shape), max(1, self.align))
+        side = cell_side(max(mask.shape), self.align)
         rows = max(1, CHUNK // (mask.shape[1] * side)) * side
         strips = [slice(first, first + rows) for first in range(0, mask.shape[0], rows)]
         total = torch.cat([_pooled(features[:, strip] * inside[strip], side) for strip in strips], dim=1)
@@ -220,7 +207,7 @@ class Tailor:
 
     def _compute(self, image: Tensor, labels: Labels) -> Tensor:
         with torch.no_grad():
-            return self.descriptors(image, self._tensor(labels)[None])[0]
+            return self.descriptors.pixels(image, self._tensor(labels)[None])[0]
 
     def _tensor(self, values: Array) -> Tensor:
         return torch.from_numpy(values).to(self.image.device)

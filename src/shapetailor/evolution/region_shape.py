@@ -1,4 +1,4 @@
-"""Regions as shapes: boxes around them, dilations, and the smooth indicators φ_i of Alg. 2 along their boundaries."""
+"""A region's shape: its box, its dilation, and the smooth indicator φ_i of Alg. 2 along its boundary."""
 
 from __future__ import annotations
 
@@ -16,25 +16,16 @@ LEAST_CORE = 0.1
 
 @dataclass(frozen=True)
 class Shape:
-    """A region in a box, and its smooth indicator in a band along its boundary.
-
-    Attributes
-    ----------
-    box : (slice, slice)
-    mask, core, dilated, band : ndarray, (h, w), bool
-        R_i, R_i without its rim, D(R_i), and the pixels of D(R_i) where φ_i has a slope.
-    phi, slope, curvature : ndarray, (n,)
-        φ_i, |∇φ_i| and κ = div(∇φ_i/|∇φ_i|) in the band.
-    """
+    """A region in a box, (h, w), and its smooth indicator in a band along its boundary, (n,)."""
 
     box: Box
-    mask: Mask
-    core: Mask
-    dilated: Mask
-    band: Mask
-    phi: Floats32
-    slope: Floats
-    curvature: Floats
+    mask: Mask  # R_i
+    core: Mask  # R_i without its rim
+    dilated: Mask  # D(R_i)
+    band: Mask  # the pixels of D(R_i) where φ_i has a slope
+    phi: Floats32  # φ_i in the band
+    slope: Floats  # |∇φ_i| there
+    curvature: Floats  # κ = div(∇φ_i/|∇φ_i|) there
 
 
 def shape_of(labels: Ints, number: int, box: Box, reach: int, rim: int = 0) -> Shape:

@@ -1,4 +1,4 @@
-"""Last iteration's solutions as first guesses for regions that have moved since (Alg. 2, step 5)."""
+"""Warm start: the last iteration's solutions as first guesses for regions that have moved since (Alg. 2, step 5)."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Solved:
             self._kept[number] = _Kept(solutions, shape)
 
     def guesses(self, number: int, shape: Shape) -> list[Tensor]:
-        """Return what is known of a region's solutions to come, and forget it; nothing if it has changed too much.
+        """Return first guesses for a region and forget them; none if it has changed too much.
 
-        Pixels that have come to the region since are given what their nearest pixel had.
+        Pixels that are new in the region take the value of their nearest old pixel.
         """
         old = self._kept.pop(number, None)
         if old is None:

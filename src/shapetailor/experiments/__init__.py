@@ -1,4 +1,4 @@
-"""The paper's tables and figures, each as one module that runs, records and draws it."""
+"""The paper's tables and figures, one module each."""
 
 from __future__ import annotations
 

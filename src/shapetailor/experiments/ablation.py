@@ -9,10 +9,8 @@ from ..baselines.method import DescriptorMethod, count_parameters
 from ..evolution.config import EvolutionConfig
 from ..training.train import TrainConfig, recipe, train
 from .context import Context
-from .grids import add_grid
-from .plots import blank, save
-from .results import COLUMNS as HEADS
-from .results import PAPER_COLUMNS, Results
+from .figures import add_examples, blank, save
+from .results import COLUMNS, PAPER_COLUMNS, Results
 from .rwtsd import two_regions
 from .suite import Split, entries, fit, given, judge
 
@@ -21,7 +19,7 @@ SUMMARY = (
     "regions evolve (tab:STLDvsST-DNN_supp). --data: an RWTSD folder. Networks are of our recipe `texture`, trained "
     "here; all start from k-means. --model has no effect, --methods stdnn leaves Siamese out."
 )
-#: Widths of our recipe's maps, 96–64–32, with fewer or more of them.
+#: Layers → their widths; our recipe has 96–64–32.
 WIDTHS = {1: (32,), 2: (96, 32), 3: (96, 64, 32), 4: (96, 64, 64, 32), 5: (96, 64, 64, 64, 32)}
 UPDATED, WHOLE = "descriptors updated", "whole image"
 #: F, covering, Rand index, variation of information.
@@ -48,7 +46,7 @@ def run(context: Context) -> Results:
     results = Results("Layers, and updated descriptors", "tab:STLDvsST-DNN_supp", PAPER_COLUMNS, split.words)
     methods = {f"ST-DNN ({layers})": _layered(context, split, layers) for layers in WIDTHS}
     for entry in entries(replace(context, methods=context.methods or ("siamese",)), results):
-        if entry.recipe.name == "siamese":
+        if entry.baseline.name == "siamese":
             methods["Siamese (4)"] = fit(context, entry, "all", split.train)
     shown = {}
     for tailored, words in ((False, WHOLE), (True, UPDATED)):
@@ -61,12 +59,13 @@ def run(context: Context) -> Results:
     results.cite(PAPER)
     results.notes.append("The paper varies its own network (100, 40, 20, 5); ours has other channels and widths.")
     _curves(context, results)
-    add_grid(context, results, split.test, {title: part for title, part in shown.items() if title.endswith(UPDATED)})
+    updated = {title: part for title, part in shown.items() if title.endswith(UPDATED)}
+    add_examples(context, results, split.test, updated)
     return results
 
 
 def _layered(context: Context, split: Split, layers: int) -> Method:
-    """Train, or find, the network with so many layers."""
+    """Train the network with so many layers, or read it where it is there."""
     config = _config(context, layers)
     path = context.folder("models/layers") / f"{layers}.safetensors"
     net = train(split.train, path, config, resume=True, device=context.device, progress=context.progress)
@@ -89,9 +88,8 @@ def _with_evolution(method: Method, tailored: bool) -> Method:
 
 def _curves(context: Context, results: Results) -> None:
     """Draw covering and F over the number of layers, ours and the paper's."""
-    drawn = blank(8.0, 3.5)
+    drawn = blank(results, 8.0, 3.5)
     if drawn is None:
-        results.notes.append("No diagram: matplotlib is not installed (pip install shapetailor[plots]).")
         return
     panels = drawn.subplots(1, 2)
     for axes, column in zip(panels, ("covering", "boundary_f"), strict=True):
@@ -101,7 +99,7 @@ def _curves(context: Context, results: Results) -> None:
                 values = [rows[f"ST-DNN ({layers}), {words}"] for layers in WIDTHS]
                 axes.plot(list(WIDTHS), values, style, color=colour, label=f"{words}, {source}", alpha=0.8)
         axes.set_xlabel("layers")
-        axes.set_ylabel(HEADS[column])
+        axes.set_ylabel(COLUMNS[column])
         axes.set_xticks(list(WIDTHS))
         axes.grid(alpha=0.3)
     drawn.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)

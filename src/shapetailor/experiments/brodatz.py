@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ..datasets import MosaicDataset, TextureFolder, split_textures
 from .context import Context
-from .grids import add_grid
-from .plots import add_bars
+from .figures import add_bars, add_examples
 from .results import PAPER_COLUMNS, Results
 from .suite import QUICK_TEST, QUICK_TRAIN, Split, compare, generated, given
 
@@ -35,7 +34,7 @@ def run(context: Context) -> Results:
     results.cite(PAPER)
     results.notes.append("Other mosaics than the paper's, whose images and split of the textures are not public.")
     add_bars(context, results, ("boundary_f", "covering", "rand_index"))
-    add_grid(context, results, split.test, shown)
+    add_examples(context, results, split.test, shown)
     return results
 
 

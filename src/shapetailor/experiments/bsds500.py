@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 
 import numpy as np
@@ -15,14 +15,14 @@ from ..datasets import BSDS500, Sample
 from ..drawing.overlay import as_rgb8
 from ..evolution.config import EvolutionConfig
 from ..io.images import read_labels
-from ..labels import relabel
+from ..labels import relabel, resize_labels
 from ..metrics import region_benchmark, region_curve
-from ..segmentation.cleanup import dense_crf, remove_small
+from ..segmentation.cleanup import remove_small
 from ..segmentation.segmenter import Segmenter
 from .context import Context
+from .dense_crf import dense_crf
+from .figures import add_bars, add_examples
 from .gpb import add_gpb
-from .grids import add_grid
-from .plots import add_bars
 from .results import Results
 from .suite import Segment, Split, compare, cut, entries, fit, generated, judge, must_train, trained
 from .variants import variants
@@ -44,14 +44,16 @@ BESIDE = {
     "deeplab-ce": "Deeplab-V3",
     "deeplab-loss": "Deeplab-V3",
 }
+#: Clusters of descriptors, in a quick run, and the share of the image below which a region is small.
 CLUSTERS, QUICK_CLUSTERS, SMALL = 20, 8, 0.02
 #: A quick run takes every third row and column of a test image.
 QUICK_STEP = 3
 EVOLUTION = EvolutionConfig(iterations=20)
+#: Finds two regions only.
 WITHOUT = ("chan-vese",)
-#: Of the 40 rotations and scales of a training image.
+#: How many of the 40 rotations and scales of a training image are used.
 VARIANTS = 4
-#: Of what is trained on and of what is clustered, in pixels. A quick run leaves images the size they have.
+#: Images are resized to this side for training and clustering, but not in a quick run.
 SIDE = 256
 
 
@@ -60,22 +62,15 @@ def run(context: Context) -> Results:
     split = _split(context)
     columns = (*REGION, *(OIS if context.gpb else ()), "boundary_f")
     results = Results("BSDS500", "tab:results_mul_region (left)", columns, split.words)
-    shown = compare(
-        context,
-        results,
-        split,
-        _clusters_then_evolution(context),
-        "clusters",
-        beside=BESIDE,
-        without=WITHOUT,
-        evolution=EVOLUTION,
-    )
+    has_crf = find_spec("pydensecrf") is not None
+    segment = clusters_then_evolution(context, smooth_by_crf if has_crf else smooth_by_neighbours)
+    shown = compare(context, results, split, segment, "clusters", beside=BESIDE, without=WITHOUT, evolution=EVOLUTION)
     shown |= _automatic(context, results, split)
     _pool(context, results, split.test, shown)
     if context.gpb is not None:
         add_gpb(context, results, split.test)
     results.cite(PAPER, REGION)
-    crf = "a dense CRF" if _has_crf() else "giving them to their neighbours (pydensecrf2 is not installed)"
+    crf = "a dense CRF" if has_crf else "giving them to their neighbours (pydensecrf2 is not installed)"
     results.notes += [
         "Covering pools all images and annotators, as the benchmark's own code does. One segmentation an image has no "
         "scale to choose, so that OIS is for contour maps only. F is the images' mean, of contour maps the ODS.",
@@ -88,7 +83,7 @@ def run(context: Context) -> Results:
             f"A training image is used in {VARIANTS} of its 40 rotations and scales, drawn at random with an annotator."
         )
     add_bars(context, results, REGION)
-    add_grid(context, results, split.test, shown)
+    add_examples(context, results, split.test, shown)
     return results
 
 
@@ -116,36 +111,33 @@ def _thinned(sample: Sample, step: int) -> Sample:
     return Sample(sample.image[::step, ::step], tuple(each[::step, ::step] for each in sample.truths), sample.name)
 
 
-def _clusters_then_evolution(context: Context) -> Segment:
-    count = QUICK_CLUSTERS if context.quick else CLUSTERS
+def clusters_then_evolution(
+    context: Context, smooth: Callable[[Labels, Array], Labels], clusters: int | None = None
+) -> Segment:
+    """Return the segmentation by clusters, smoothed, and the evolution from there."""
+    count = clusters or (QUICK_CLUSTERS if context.quick else CLUSTERS)
 
     def segment(method: Method, sample: Sample) -> Labels:
         image = sample.image if context.quick else _square(sample.image)
         if not isinstance(method, DescriptorMethod):
-            found = _smoothed(method.segment(image, count, context.seed), image)
+            found = smooth(method.segment(image, count, context.seed), image)
         else:
             segmenter, settings = _segmenter(method, image), method.settings
             still = EvolutionConfig(iterations=0)
             start = segmenter.segment(
                 image, count, start=settings.start, evolution=still, min_share=0.0, seed=context.seed
             )
-            init = _smoothed(start.labels, image)
+            init = smooth(start.labels, image)
             config = settings.evolution or segmenter.evolution
             found = segmenter.segment(image, init=init, evolution=config, seed=context.seed).labels
-        return _stretched(found, *sample.image.shape[:2])
+        return resize_labels(found, sample.image.shape[:2])
 
     return segment
 
 
 def _square(image: Array) -> Array:
-    """Bring an image to the size that everything is trained on, whatever its proportions."""
+    """Resize an image to a square of the training size."""
     return np.array(Image.fromarray(as_rgb8(image)).resize((SIDE, SIDE), Image.Resampling.BICUBIC))
-
-
-def _stretched(labels: Labels, height: int, width: int) -> Labels:
-    """Bring a label map to another size: every pixel takes the label at the place of its centre."""
-    rows, columns = ((2 * np.arange(n) + 1) * m // (2 * n) for n, m in zip((height, width), labels.shape, strict=True))
-    return labels[np.ix_(rows, columns)]
 
 
 def _size(context: Context) -> str:
@@ -184,15 +176,14 @@ def _segmenter(method: DescriptorMethod, image: Array) -> Segmenter:
     return Segmenter(method.describer(channels), method.settings.device)
 
 
-def _smoothed(labels: Labels, image: Array) -> Labels:
-    """Regions without small pieces, numbered from 0."""
-    if _has_crf():
-        return relabel(dense_crf(labels, as_rgb8(image), SMALL)[0])[0]
+def smooth_by_crf(labels: Labels, image: Array) -> Labels:
+    """Remove small components by a dense CRF; regions are numbered from 0."""
+    return relabel(dense_crf(labels, as_rgb8(image), SMALL))[0]
+
+
+def smooth_by_neighbours(labels: Labels, image: Array) -> Labels:
+    """Give small components to their neighbours; regions are numbered from 0."""
     return relabel(remove_small(labels, SMALL)[0])[0]
-
-
-def _has_crf() -> bool:
-    return find_spec("pydensecrf") is not None
 
 
 def _pool(context: Context, results: Results, samples: Sequence[Sample], shown: dict[str, str]) -> None:

@@ -18,7 +18,7 @@ from ..evaluate.evaluation import measure
 from ..metrics import align_labels
 from .context import Context
 from .results import Results
-from .suite import Entry, Measures, Split, entries, fit, trained
+from .suite import Split, entries, fit, trained
 from .warps import Warp
 
 #: What runs unless methods are named: a network, hand-crafted descriptors, and colours alone.
@@ -30,7 +30,7 @@ COLUMNS = ("covering", "rand_index", "variation_of_information", "mean_iou", "ad
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A test image, a warp that shows only its pixels, and what to call the pair among those of the image."""
+    """A test image, a warp that shows only its pixels, and the warp's name in file names."""
 
     sample: Sample
     warp: Warp
@@ -43,22 +43,22 @@ class Trial:
 
     @property
     def regions(self) -> int:
-        """How many the image has."""
+        """Number of regions of the truth."""
         return int(max(truth.max() for truth in self.sample.truths)) + 1
 
 
 @dataclass(frozen=True)
 class Participant:
-    """A fitted method, and where its label maps are kept."""
+    """A fitted method; its label maps are kept under `key`."""
 
     method: Method
     key: str
     title: str
     note: str
-    recipe: str
+    baseline: str
 
     def labels(self, context: Context, trial: Trial) -> tuple[Labels, Labels]:
-        """S[I]∘w and S[I∘w]; what was computed once is read."""
+        """S[I]∘w and S[I∘w], each computed once."""
         name, regions = trial.sample.name, trial.regions
         plain = context.remember_labels(
             f"{self.key}/plain/{name}", lambda: self.method.segment(trial.sample.image, regions, context.seed)
@@ -72,26 +72,18 @@ class Participant:
 def participants(context: Context, results: Results, split: Split) -> list[Participant]:
     """Fit the methods that take part; ST-DNN is the shipped model unless another is named."""
     asked = replace(context, methods=context.methods or METHODS, model=context.model or MODEL)
-    return [_participant(asked, entry, split) for entry in entries(asked, results)]
-
-
-def _participant(context: Context, entry: Entry, split: Split) -> Participant:
-    method = fit(context, entry, "all", split.train)
-    return Participant(method, entry.key, entry.title(method), trained(context, entry, split.train), entry.recipe.name)
+    found = []
+    for entry in entries(asked, results):
+        method, note = fit(asked, entry, "all", split.train), trained(asked, entry, split.train)
+        found.append(Participant(method, entry.key, entry.title(method), note, entry.baseline.name))
+    return found
 
 
 def add_row(
-    context: Context,
-    results: Results,
-    who: Participant,
-    trials: Sequence[Trial],
-    *,
-    suffix: str = "",
-    beside: str = "",
+    context: Context, results: Results, who: Participant, trials: Sequence[Trial], *, beside: str, suffix: str = ""
 ) -> None:
-    """Run trials, one an image, and append the row of their means; the truth's measures go to `results.images` too."""
-    consistency: Measures = {}
-    accuracy: Measures = {}
+    """Run trials, one an image, and append their means; measures against the truth go to `results.images`."""
+    consistency, accuracy = {}, {}
     for trial in tqdm(trials, desc=who.key + suffix, unit="image", disable=not context.progress):
         name = trial.sample.name
         record = context.remember(f"{who.key}/{trial.key}/{name}", partial(_judge, context, who, trial))
@@ -108,7 +100,7 @@ def _judge(context: Context, who: Participant, trial: Trial) -> dict[str, dict[s
 
 
 def pair_of_pictures(context: Context, who: Participant, trial: Trial) -> tuple[RGB8, RGB8]:
-    """Draw S[I]∘w and S[I∘w] over the warped image, partners of true regions in these regions' colours."""
+    """Draw S[I]∘w and S[I∘w] over the warped image, in the colours of the paired true regions."""
     truth = trial.warp.labels(trial.sample.truths[0])
     first, second = (
         overlay(trial.image, align_labels(labels, truth, ignore=-1)[0]) for labels in who.labels(context, trial)
@@ -117,5 +109,5 @@ def pair_of_pictures(context: Context, who: Participant, trial: Trial) -> tuple[
 
 
 def generator(context: Context, sample: Sample, number: int = 0) -> np.random.Generator:
-    """Return the random numbers of an image: the same whatever other images and methods take part."""
+    """Return the generator of an image: it depends on no other image or method."""
     return np.random.default_rng([context.seed, crc32(sample.name.encode()), number])

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
+from ..arrays import Box
 from ..datasets import Sample
 from ..drawing.overlay import as_rgb8
-from ..io.images import write_image
+from ..labels import largest_rectangle
 from .consistency import COLUMNS, Participant, Trial, add_row, generator, pair_of_pictures, participants
 from .context import Context
-from .grids import MOST, grid
-from .plots import add_bars
+from .figures import MOST, add_bars, add_sheet
 from .results import Results
 from .rwtsd import two_regions
-from .warps import Rectangle, Warp, largest_rectangle, rotation
+from .warps import Warp, rotation
 
 SUMMARY = (
     "Each test image is turned by a multiple of 30° and cropped to a random rectangle that shows only its pixels: is "
@@ -40,7 +41,7 @@ def run(context: Context) -> Results:
     trials = [turned(context, sample) for sample in split.test]
     methods = participants(context, results, split)
     for who in methods:
-        add_row(context, results, who, trials, beside=BESIDE.get(who.recipe, ""))
+        add_row(context, results, who, trials, beside=BESIDE.get(who.baseline, ""))
     results.cite(PAPER, ("covering", "rand_index"))
     results.notes += [
         "Turned by kπ/6, k = 1…6, at random; the paper's list has 3π/2 where the series has 3π/6. Then cropped to a "
@@ -65,7 +66,7 @@ def turned(context: Context, sample: Sample) -> Trial:
     return Trial(sample, warp, "turned")
 
 
-def _within(room: Rectangle, rng: np.random.Generator) -> Rectangle:
+def _within(room: Box, rng: np.random.Generator) -> Box:
     """A rectangle of `SHARE` of the room's sides, anywhere in it."""
     sides = [max(1, round(SHARE * (part.stop - part.start))) for part in room]
     first = [int(rng.integers(part.start, part.stop - side + 1)) for part, side in zip(room, sides, strict=True)]
@@ -73,7 +74,7 @@ def _within(room: Rectangle, rng: np.random.Generator) -> Rectangle:
 
 
 def _smallest_region(warp: Warp, sample: Sample) -> float:
-    """The smallest share of the warped picture that a region of the first truth has there."""
+    """The smallest share of the warped image that a region of the first truth has."""
     labels = warp.labels(sample.truths[0])
     return min(float((labels == region).mean()) for region in range(int(sample.truths[0].max()) + 1))
 
@@ -84,8 +85,5 @@ def _add_grid(context: Context, results: Results, trials: Sequence[Trial], metho
     rows = []
     for trial in trials[:MOST]:
         pairs = (pair_of_pictures(context, who, trial) for who in methods)
-        rows.append(
-            [as_rgb8(trial.sample.image), as_rgb8(trial.image), *(picture for pair in pairs for picture in pair)]
-        )
-    write_image(context.out / "examples.png", grid(heads, rows))
-    results.pictures.append("examples.png")
+        rows.append([as_rgb8(trial.sample.image), as_rgb8(trial.image), *chain.from_iterable(pairs)])
+    add_sheet(context, results, heads, rows)

@@ -9,15 +9,14 @@ import numpy as np
 from ..arrays import Floats
 from ..datasets import Sample
 from ..drawing.overlay import as_rgb8
-from ..io.images import write_image
-from . import plots
+from ..labels import largest_rectangle
 from .consistency import ACCURACY, COLUMNS, Participant, Trial, add_row, generator, pair_of_pictures, participants
 from .context import Context
-from .grids import grid
+from .figures import add_sheet, blank, save
 from .results import COLUMNS as PRINTED
 from .results import Results
 from .rwtsd import two_regions
-from .warps import Warp, largest_rectangle, random_deformation
+from .warps import Warp, random_deformation
 
 SUMMARY = (
     "Each test image is deformed at random by truncated Fourier series (N = 10) of squared Sobolev norm 10, 20, … 80: "
@@ -33,9 +32,9 @@ PAPER = {
 }
 PAPER_COLUMNS = ("covering", "rand_index")
 BESIDE = {"stdnn": "ST-DNN", "fcn-ce": "FCN-ResNet101", "deeplab-ce": "DeepLab-v3"}
-#: The paper's squared norms, and twice and four times the largest deformation: where does it begin to matter?
+#: The paper's squared norms, and those of twice and four times the largest deformation.
 NORMS, BEYOND, QUICK_NORMS = tuple(range(10, 90, 10)), (320, 1280), (20, 80)
-#: Longest side of the pictures that the norms are meant for: with others, deformations of the same shape.
+#: Longest side of the images that the norms are for; other sizes get the same deformation, scaled.
 SIDE = 256
 SHOWN, EXAMPLES = (20, 80, 320, 1280), 2
 PANELS = ("covering", "rand_index", "variation_of_information", ACCURACY)
@@ -50,7 +49,7 @@ def run(context: Context) -> Results:
     methods = participants(context, results, split)
     for who in methods:
         for norm in norms:
-            beside = BESIDE.get(who.recipe, "") + _at(norm)
+            beside = BESIDE.get(who.baseline, "") + _at(norm)
             add_row(context, results, who, trials[norm], suffix=_at(norm), beside=beside)
     results.cite(
         {method + _at(norm): pair for method, row in PAPER.items() for norm, pair in row.items()}, PAPER_COLUMNS
@@ -92,7 +91,7 @@ def _about_warps(trials: Mapping[int, Sequence[Trial]]) -> str:
 
 
 def _lengths(warp: Warp) -> Floats:
-    """How far each pixel moves; a crop moves them all alike, which does not count."""
+    """How far each pixel moves; the common shift of a crop does not count."""
     down, right = (part - np.round(part.mean()) for part in warp.displacement)
     lengths: Floats = np.hypot(down, right)
     return lengths.ravel()
@@ -100,9 +99,8 @@ def _lengths(warp: Warp) -> Floats:
 
 def _add_curves(context: Context, results: Results, methods: Sequence[Participant], norms: Sequence[int]) -> None:
     """Draw every measure over the norm (`fig:Deform_supp`), the paper's figures dashed."""
-    drawn = plots.blank(4 * len(PANELS), 3.8)
+    drawn = blank(results, 4 * len(PANELS), 3.8)
     if drawn is None:
-        results.notes.append("No diagram: matplotlib is not installed (pip install shapetailor[plots]).")
         return
     values = {row.method: row.values for row in results.rows}
     axes = drawn.subplots(1, len(PANELS))
@@ -118,7 +116,7 @@ def _add_curves(context: Context, results: Results, methods: Sequence[Participan
         panel.title.set_fontsize(10)
         panel.grid(alpha=0.3)
     drawn.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=9)
-    plots.save(context, results, drawn, "norms.png")
+    save(context, results, drawn, "norms.png")
 
 
 def _add_grid(
@@ -132,5 +130,4 @@ def _add_grid(
             pictures = [pair_of_pictures(context, who, trial)[1] for who in methods]
             rows.append([as_rgb8(trial.sample.image), as_rgb8(trial.image), *pictures])
     heads = ["image", f"deformed, squared norm {', '.join(map(str, norms))}", *(who.title for who in methods)]
-    write_image(context.out / "examples.png", grid(heads, rows))
-    results.pictures.append("examples.png")
+    add_sheet(context, results, heads, rows)

@@ -16,9 +16,9 @@ from ..datasets import Sample
 from ..io.images import read_image
 from ..metrics.region_benchmark import RegionCurve
 from .context import Context
-from .results import Results, Row
+from .results import Results, TableRow
 
-#: Thresholds of regions, and fewer of boundaries, whose matching takes its time.
+#: Thresholds of regions, and of boundaries: fewer, as their matching is slow.
 REGIONS, BOUNDARIES, QUICK = 99, 19, 5
 
 
@@ -36,7 +36,7 @@ def add_gpb(context: Context, results: Results, samples: Sequence[Sample]) -> No
     if all(each["region"] for each in records):
         values |= _region_values(records, levels[0])
     note = f"{len(levels[0])} thresholds for regions, {len(levels[1])} for contours"
-    results.rows.append(Row("gPb-owt-ucm, published maps", values, "measured", note))
+    results.rows.append(TableRow("gPb-owt-ucm, published maps", values, "measured", note))
 
 
 def _region_values(records: Sequence[dict[str, Any]], levels: Array) -> dict[str, float]:

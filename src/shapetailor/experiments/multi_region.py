@@ -9,8 +9,7 @@ from ..baselines import Method
 from ..datasets import Sample, SyntheticMultiRegion
 from ..evolution.config import EvolutionConfig
 from .context import Context
-from .grids import add_grid
-from .plots import add_bars
+from .figures import add_bars, add_examples
 from .results import Results
 from .suite import Segment, Split, compare, cut, generated, given
 
@@ -55,7 +54,7 @@ def run(context: Context) -> Results:
             without=WITHOUT,
             evolution=EVOLUTION,
         )
-        add_grid(context, results, split.test, shown, f"examples-{part}.png")
+        add_examples(context, results, split.test, shown, f"examples-{part}.png")
     results.cite(PAPER, ("voc_true",))
     results.notes.append(
         'The paper\'s "average accuracy" is set beside the mean best IoU of true regions, one of the two accuracies '

@@ -1,12 +1,13 @@
-"""What an experiment hands back: a table whose rows say where they come from."""
+"""An experiment's result: a table of measured rows and of the paper's."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..evaluate.evaluation import Evaluation
+import numpy as np
 
 #: Column → how it is printed, ↑ larger or ↓ smaller is better. Columns that are not listed print as they are.
 COLUMNS = {
@@ -24,24 +25,15 @@ COLUMNS = {
 }
 #: The columns of the paper's tables on textures.
 PAPER_COLUMNS = ("boundary_f", "covering", "rand_index", "variation_of_information")
+#: Image → measure → value.
+Measures = Mapping[str, Mapping[str, float]]
 
 
 @dataclass
-class Row:
-    """One line of a table.
+class TableRow:
+    """A method's figures by column.
 
-    Attributes
-    ----------
-    method : str
-        What the line is about.
-    values : dict
-        Column → figure; columns may be missing.
-    source : str
-        "measured" by this run, or the "paper"'s figure.
-    note : str
-        How the method was trained, or why there is no figure.
-    beside : str
-        The paper's row that a measured one is set beside, by its `method`.
+    `note` says how it was trained, or why there is no figure; `beside` is the `method` of the paper's row to compare.
     """
 
     method: str
@@ -53,43 +45,32 @@ class Row:
 
 @dataclass
 class Results:
-    """A table of the paper, measured.
-
-    Attributes
-    ----------
-    title : str
-        Heading.
-    label : str
-        The table's or figure's LaTeX label in the paper.
-    columns : tuple of str
-        Keys of `Row.values` in the order of the table.
-    data : str
-        Which data, how many images.
-    rows : list of Row
-        Measured and the paper's.
-    notes : list of str
-        What a reader must know to compare.
-    images : dict
-        Method → image → measure → value.
-    pictures : list of str
-        Files in the folder of results that `results.md` shows.
-    """
+    """A table of the paper, measured."""
 
     title: str
+    #: The table's or figure's LaTeX label in the paper.
     label: str
+    #: Keys of `TableRow.values`, in order.
     columns: tuple[str, ...]
+    #: Which data, how many images.
     data: str
-    rows: list[Row] = field(default_factory=list)
+    rows: list[TableRow] = field(default_factory=list)
+    #: What a reader must know to compare.
     notes: list[str] = field(default_factory=list)
-    images: dict[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    #: Method → measures of its images.
+    images: dict[str, Measures] = field(default_factory=dict)
+    #: Image files in the folder of results, shown in `results.md`.
     pictures: list[str] = field(default_factory=list)
 
-    def add(self, method: str, images: Mapping[str, Mapping[str, float]], note: str = "", beside: str = "") -> Row:
-        """Append a measured row: the means over the images, which are kept too."""
-        means = {name: summary.mean for name, summary in Evaluation(images).summary().items()}
-        row = Row(
-            method, {column: means[column] for column in self.columns if column in means}, "measured", note, beside
-        )
+    def add(self, method: str, images: Measures, note: str = "", beside: str = "") -> TableRow:
+        """Append a measured row, the means over the images; these are kept too."""
+        measured = next(iter(images.values()))
+        means = {
+            column: float(np.mean([scores[column] for scores in images.values()]))
+            for column in self.columns
+            if column in measured
+        }
+        row = TableRow(method, means, "measured", note, beside)
         self.rows.append(row)
         self.images[method] = images
         return row
@@ -98,4 +79,15 @@ class Results:
         """Append the paper's rows: method → its figures in the order of `columns`."""
         names = tuple(columns)
         for method, figures in table.items():
-            self.rows.append(Row(method, dict(zip(names, figures, strict=True)), "paper"))
+            self.rows.append(TableRow(method, dict(zip(names, figures, strict=True)), "paper"))
+
+
+def as_text(value: float | None, digits: int = 3) -> str:
+    """Set a figure: a score with decimals, a count with separators.
+
+    >>> as_text(0.91234), as_text(8900), as_text(None)
+    ('0.912', '8,900', '–')
+    """
+    if value is None or math.isnan(value):
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.{digits}f}"

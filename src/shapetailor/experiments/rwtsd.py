@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from ..datasets import RWTSD, Sample
 from .context import Context
-from .grids import add_grid
-from .plots import add_bars
+from .figures import add_bars, add_examples
 from .results import PAPER_COLUMNS, Results
-from .suite import QUICK_TRAIN, Measures, Split, compare, cut, entries, fit, generated, given, halves, judge, trained
+from .suite import QUICK_TRAIN, Split, compare, cut, entries, fit, generated, given, halves, judge, trained
 
 SUMMARY = (
     "The Real-World Texture Segmentation Dataset, two regions an image: contour F and region measures of all methods "
@@ -38,7 +37,7 @@ PAPER = {
     "deeplabv3-all-ours": (0.42, 0.85, 0.76, 0.67),
     "HED": (0.04, 0.53, 0.60, 1.69),
 }
-#: Recipe → the paper's row nearest to it. The paper trained DeepLab-v3 on far more data only.
+#: Baseline → the paper's row nearest to it. The paper trained DeepLab-v3 on far more data only.
 BESIDE = {
     "stdnn": "ST-DNN (ours)",
     "siamese": "Siamese",
@@ -68,7 +67,7 @@ def run(context: Context) -> Results:
         "8 rotations and 5 scales. Ours of these architectures are set beside the nearest.",
     ]
     add_bars(context, results, ("boundary_f", "covering", "rand_index"))
-    add_grid(context, results, test, shown)
+    add_examples(context, results, test, shown)
     return results
 
 
@@ -109,7 +108,7 @@ def _cross_validate(context: Context, results: Results) -> tuple[Sequence[Sample
     results.data = f"{len(samples)} images, {folds}-fold cross-validation, seed {context.seed}; {len(tested)} tested"
     shown: dict[str, str] = {}
     for entry in entries(context, results):
-        images: Measures = {}
+        images: dict[str, Mapping[str, float]] = {}
         for fold in np.unique(fold_of[: len(tested)]):
             train = [sample for sample, number in zip(samples, fold_of, strict=True) if number != fold]
             test = [sample for sample, number in zip(tested, fold_of, strict=False) if number == fold]
@@ -118,7 +117,7 @@ def _cross_validate(context: Context, results: Results) -> tuple[Sequence[Sample
             images |= judge(context, part, method, test, given(context, 2))
         shown[title] = part
         ordered = {each.name: images[each.name] for each in tested}
-        results.add(title, ordered, trained(context, entry, train), BESIDE.get(entry.recipe.name, ""))
+        results.add(title, ordered, trained(context, entry, train), BESIDE.get(entry.baseline.name, ""))
     return tested, shown
 
 

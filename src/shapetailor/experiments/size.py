@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .context import Context
-from .plots import add_bars
-from .results import Results, Row
+from .figures import add_bars
+from .results import Results, TableRow
 from .rwtsd import two_regions
 from .suite import entries, fit, generated
 
@@ -29,9 +29,9 @@ def run(context: Context) -> Results:
     few = generated(quick).train
     for entry in entries(context, results):
         method = fit(quick, entry, "counted", few)
-        images = len(split.train) if entry.recipe.learns else 0
+        images = len(split.train) if entry.baseline.learns else 0
         values: dict[str, float] = {"parameters": method.parameters, "training images": images}
-        results.rows.append(Row(entry.title(method), values, "measured", "", BESIDE.get(entry.recipe.name, "")))
+        results.rows.append(TableRow(entry.title(method), values, "measured", "", BESIDE.get(entry.baseline.name, "")))
     results.cite(PAPER, COLUMNS)
     results.notes += [
         "Parameters count biases; the paper's 8,900 are weights without biases. Training images are counted before "

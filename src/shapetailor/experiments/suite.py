@@ -9,19 +9,18 @@ from functools import partial
 import numpy as np
 
 from ..arrays import Labels
-from ..baselines import RECIPES, FitSettings, Method, Recipe, stdnn_method
+from ..baselines import Baseline, FitSettings, Method, stdnn_method
 from ..datasets import MosaicDataset, ProceduralTextures, Sample
 from ..evaluate.evaluation import measure
 from ..evolution.config import EvolutionConfig
 from ..segmentation.segmenter import Start
 from .context import Context
-from .results import Results
+from .results import Measures, Results
 
-Measures = dict[str, dict[str, float]]
 #: A fitted method and a sample → the label map to be judged.
 Segment = Callable[[Method, Sample], Labels]
 
-#: What a quick run leaves out: of the large networks one will do.
+#: Large networks that a quick run leaves out.
 SLOW = ("fcn-ce", "deeplab-ce", "deeplab-loss")
 #: Images of a quick run.
 QUICK_TRAIN, QUICK_TEST, QUICK_SIZE = 6, 2, 64
@@ -29,7 +28,7 @@ QUICK_TRAIN, QUICK_TEST, QUICK_SIZE = 6, 2, 64
 
 @dataclass(frozen=True)
 class Split:
-    """Training and test images, and in words where they come from."""
+    """Training and test images, and words on where they come from."""
 
     train: Sequence[Sample]
     test: Sequence[Sample]
@@ -38,19 +37,19 @@ class Split:
 
 @dataclass(frozen=True)
 class Entry:
-    """A method that takes part: its recipe, and the start that its segmentations have."""
+    """A method that takes part, and its start."""
 
-    recipe: Recipe
+    baseline: Baseline
     start: Start = "kmeans"
 
     @property
     def key(self) -> str:
         """Name of the folder of its parts."""
-        return self.recipe.name if self.start == "kmeans" else f"{self.recipe.name}-{self.start}"
+        return self.baseline.name if self.start == "kmeans" else f"{self.baseline.name}-{self.start}"
 
     def title(self, method: Method) -> str:
-        """What its row is called: ST-DNN takes part with two starts."""
-        if self.recipe.name != "stdnn":
+        """Title of its row: ST-DNN takes part with two starts."""
+        if self.baseline.name != "stdnn":
             return method.title
         return f"{method.title}, {'common start and evolution' if self.start == 'kmeans' else 'as shipped'}"
 
@@ -61,32 +60,32 @@ def entries(context: Context, results: Results, without: Sequence[str] = ()) -> 
     ST-DNN comes twice: as it is shipped, which starts from a normalised cut and has a second network for boundaries,
     and its first network with the k-means start and the evolution of all others.
     """
-    names = context.methods or tuple(name for name in RECIPES if name not in without)
+    names = context.methods or tuple(name for name in context.baselines if name not in without)
     if context.quick and context.methods is None:
         names = tuple(name for name in names if name not in SLOW)
         results.notes.append(f"A quick run leaves out {', '.join(SLOW)} unless --methods asks for them.")
     found = []
     for name in names:
-        recipe = RECIPES[name]
-        reason = "not made for this experiment" if name in without else recipe.available()
+        baseline = context.baselines[name]
+        reason = "not made for this experiment" if name in without else baseline.available()
         if reason:
-            results.notes.append(f"{recipe.title}: {reason}.")
+            results.notes.append(f"{baseline.title}: {reason}.")
             continue
-        found += [Entry(recipe, "ncut")] if name == "stdnn" else []
-        found.append(Entry(recipe))
+        found += [Entry(baseline, "ncut")] if name == "stdnn" else []
+        found.append(Entry(baseline))
     return found
 
 
 def must_train(context: Context) -> bool:
     """Whether any method that takes part is trained here."""
-    names = set(context.methods or RECIPES) - ({"stdnn"} if context.model else set())
-    return any(RECIPES[name].learns for name in names)
+    names = set(context.methods or context.baselines) - ({"stdnn"} if context.model else set())
+    return any(context.baselines[name].learns for name in names)
 
 
 def fit(
     context: Context, entry: Entry, part: str, samples: Sequence[Sample], evolution: EvolutionConfig | None = None
 ) -> Method:
-    """Fit a method, or find it in ``out/models/PART`` where an earlier run has left it."""
+    """Fit a method, or read it from ``out/models/PART``."""
     settings = FitSettings(
         seed=context.seed,
         quick=context.quick,
@@ -96,13 +95,13 @@ def fit(
         evolution=None if entry.start == "ncut" else evolution or EvolutionConfig(),  # None: as it is shipped
         progress=context.progress,
     )
-    if context.model and entry.recipe.name == "stdnn":
+    if context.model and entry.baseline.name == "stdnn":
         return stdnn_method(context.model, settings)
-    return entry.recipe.fit(samples, context.folder(f"models/{part}/{entry.recipe.name}"), settings)
+    return entry.baseline.fit(samples, context.folder(f"models/{part}/{entry.baseline.name}"), settings)
 
 
 def judge(context: Context, part: str, method: Method, samples: Sequence[Sample], segment: Segment) -> Measures:
-    """Segment and measure every sample, those of an interrupted run excepted; image → measures."""
+    """Segment and measure every sample that an earlier run has not; image → measures."""
 
     def one(sample: Sample) -> dict[str, float]:
         labels = context.remember_labels(f"{part}/{sample.name}", lambda: segment(method, sample))
@@ -128,12 +127,7 @@ def compare(
 ) -> dict[str, str]:
     """Fit and judge all methods, a row of `results` each; return title → part, for pictures.
 
-    Parameters
-    ----------
-    beside : mapping
-        Recipe's name → the paper's row.
-    suffix : str
-        Of the rows' titles.
+    `beside` maps a baseline's name to the paper's row, `suffix` is added to titles.
     """
     shown = {}
     for entry in entries(context, results, without):
@@ -141,15 +135,15 @@ def compare(
         title = entry.title(method) + suffix
         shown[title] = f"{part}/{entry.key}"
         images = judge(context, shown[title], method, split.test, segment)
-        results.add(title, images, trained(context, entry, split.train), beside.get(entry.recipe.name, ""))
+        results.add(title, images, trained(context, entry, split.train), beside.get(entry.baseline.name, ""))
     return shown
 
 
 def trained(context: Context, entry: Entry, samples: Sequence[Sample]) -> str:
     """Say what a method has learnt from."""
-    if not entry.recipe.learns:
+    if not entry.baseline.learns:
         return "learns nothing"
-    if context.model and entry.recipe.name == "stdnn":
+    if context.model and entry.baseline.name == "stdnn":
         return f"model {context.model}, not trained here: what it has seen is in its own record"
     return f"trained on {len(samples)} images"
 
@@ -160,12 +154,7 @@ def given(context: Context, regions: int) -> Segment:
 
 
 def halves(count: int, seed: int) -> tuple[list[int], list[int]]:
-    """Split the numbers below `count` into two random halves, in order; the first has the odd one.
-
-    >>> first, second = halves(5, 0)
-    >>> len(first), sorted(first + second)
-    (3, [0, 1, 2, 3, 4])
-    """
+    """Split the numbers below `count` into two random halves, sorted; the first may have one more."""
     order = np.random.default_rng(seed).permutation(count)
     middle = (count + 1) // 2
     return sorted(order[:middle].tolist()), sorted(order[middle:].tolist())
@@ -185,7 +174,7 @@ def generated(context: Context, regions: tuple[int, int] = (2, 2), colour: bool 
 
 
 def cut(context: Context, train: Sequence[int], test: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Keep of the numbers of training and test images what a quick run or a limit wants."""
+    """Shorten the numbers of training and test images for a quick run or a limit."""
     if context.quick:
         train, test = train[:QUICK_TRAIN], test[:QUICK_TEST]
     return list(train), list(test[: context.limit])

@@ -1,4 +1,4 @@
-"""Training pictures in 8 rotations and 5 scales, as the paper augments BSDS500."""
+"""Training images in 8 rotations and 5 scales, as the paper augments BSDS500."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def square(image: Array, centre: tuple[float, float], side: float, angle: float,
 def _cut_with_regions(
     sample: Sample, angle: float, zoom: float, size: int, rng: np.random.Generator
 ) -> tuple[Array, tuple[Labels]] | None:
-    """Draw a place until two regions are seen there."""
+    """Draw places until one shows two regions."""
     height, width = sample.truths[0].shape
     spread = abs(np.cos(angle)) + abs(np.sin(angle))  # of the turned square's bounding box
     side = min(height, width) / spread / zoom

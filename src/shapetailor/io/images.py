@@ -46,6 +46,44 @@ def read_image(path: str | os.PathLike[str]) -> Array:
         return _tiff_image(path) if _is_tiff(path) else _pillow_image(path)
 
 
+def as_image(image: Any) -> Array:
+    """Return whatever holds a picture as an H×W or H×W×C array of the stored type, upright and without alpha.
+
+    Parameters
+    ----------
+    image : H×W or H×W×C array, tensor (the same, or C×H×W), PIL image or path
+        1 to 16 channels of finite numbers.
+    """
+    if isinstance(image, (str, os.PathLike)):
+        array = read_image(image)
+    elif isinstance(image, Image.Image):
+        array = _pillow_array(image)
+    elif hasattr(image, "detach"):  # a tensor; torch itself is not needed here
+        array = image.detach().cpu().numpy()
+        if array.ndim == 3 and _channels_first(*array.shape):
+            array = np.moveaxis(array, 0, 2)
+    else:
+        array = np.asarray(image)
+    if array.dtype == np.bool_:
+        array = array.astype(np.uint8) * 255
+    if array.dtype.kind not in "uif":
+        raise TypeError(f"image must hold numbers, got {array.dtype} from {type(image).__name__}")
+    if array.ndim == 3 and array.shape[2] == 1:
+        array = array[:, :, 0]
+    if array.ndim not in (2, 3) or array.size == 0 or (array.ndim == 3 and array.shape[2] > MAX_CHANNELS):
+        raise ValueError(f"image must be H×W or H×W×C with 1 to {MAX_CHANNELS} channels, got shape {array.shape}")
+    if array.dtype.kind == "f":
+        bad = int(np.count_nonzero(~np.isfinite(array)))
+        if bad:
+            raise ValueError(f"image must be finite; {bad} of {array.size} values are NaN or infinite")
+    return array
+
+
+def _channels_first(first: int, _: int, last: int) -> bool:
+    """Whether a tensor is C×H×W: by the most channels there may be, and for small pictures by the lesser number."""
+    return first <= MAX_CHANNELS and (last > MAX_CHANNELS or (first < last and last > 4))
+
+
 def read_labels(path: str | os.PathLike[str]) -> Labels:
     """Read a label map: an H×W array of int64, equal where the file's pixels are equal.
 
@@ -142,17 +180,21 @@ def _open(path: Path) -> Image.Image:
 
 def _pillow_image(path: Path) -> Array:
     with _open(path) as file:
-        upright = ImageOps.exif_transpose(file)
-        if upright.mode in ("1", "LA", "La"):
-            return np.asarray(upright.convert("L"))
-        if upright.mode == "P":
-            mode = "RGBA" if "transparency" in upright.info else "RGB"
-            return _gray_if_gray(np.asarray(upright.convert(mode)))
-        if upright.mode == "I" and file.format == "PNG":  # how Pillow before 11 opens 16-bit gray
-            return np.asarray(upright).astype(np.uint16)
-        if upright.mode in ("L", "I", "F") or upright.mode.startswith("I;16"):
-            return np.asarray(upright)
-        return np.asarray(upright.convert("RGB"))
+        return _pillow_array(file)
+
+
+def _pillow_array(image: Image.Image) -> Array:
+    upright = ImageOps.exif_transpose(image)
+    if upright.mode in ("1", "LA", "La"):
+        return np.asarray(upright.convert("L"))
+    if upright.mode == "P":
+        mode = "RGBA" if "transparency" in upright.info else "RGB"
+        return _gray_if_gray(np.asarray(upright.convert(mode)))
+    if upright.mode == "I" and image.format == "PNG":  # how Pillow before 11 opens 16-bit gray
+        return np.asarray(upright).astype(np.uint16)
+    if upright.mode in ("L", "I", "F") or upright.mode.startswith("I;16"):
+        return np.asarray(upright)
+    return np.asarray(upright.convert("RGB"))
 
 
 def _gray_if_gray(colours: Array) -> Array:

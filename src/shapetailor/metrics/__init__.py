@@ -1,4 +1,4 @@
-"""Region and boundary metrics that reproduce the figures of the BSDS benchmark; see docs/metrics.md."""
+"""Region and boundary metrics that reproduce the figures of the BSDS benchmark; see docs/evaluate.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The best one-to-one pairing on a sparse graph where anyone may stay alone at a price."""
+"""The cheapest one-to-one pairing on a sparse bipartite graph."""
 
 from __future__ import annotations
 
@@ -13,23 +13,18 @@ from ..arrays import Array, Ints
 
 
 def cheapest_pairs(
-    rows: Array,
-    columns: Array,
-    costs: npt.NDArray[np.floating[Any]],
-    shape: tuple[int, int],
-    alone: float,
+    rows: Array, columns: Array, costs: npt.NDArray[np.floating[Any]], shape: tuple[int, int], alone: float
 ) -> tuple[Ints, Ints]:
-    """Pair rows with columns so that the pairs' costs plus `alone` for every unpaired row is least.
+    """Pair rows with columns; the sum of the pairs' costs and of `alone` for every unpaired row is least.
 
     Parameters
     ----------
     rows, columns, costs : ndarray
-        The allowed pairs, each named once, and the price of each (not negative).
+        The allowed pairs, each once, and their costs (not negative).
     shape : (int, int)
         Number of rows and of columns.
     alone : float
-        Price of a row that stays unpaired. As unpaired rows and columns come and go together, half of
-        it may be read as the price of any unpaired node.
+        Cost of an unpaired row.
 
     Returns
     -------
@@ -38,8 +33,8 @@ def cheapest_pairs(
 
     Notes
     -----
-    Every row gets a private extra column of cost `alone`, which makes a full matching of the rows
-    exist, so that the sparse Jonker–Volgenant solver of SciPy applies; it is exact.
+    Every row gets an extra column of its own at the cost `alone`. So a full matching of the rows exists, and SciPy's
+    sparse Jonker–Volgenant solver finds the exact optimum.
     """
     count, width = shape
     if count > width:
@@ -47,7 +42,7 @@ def cheapest_pairs(
         return left, right
     row = np.concatenate([rows, np.arange(count)])
     column = np.concatenate([columns, width + np.arange(count)])
-    # The solver reads a stored zero as "no edge"; a constant on every edge changes no optimum.
+    # The solver reads a stored zero as "no edge"; a constant on every edge does not change the optimum.
     cost = np.concatenate([costs, np.full(count, alone)]) + 1.0
     graph = csr_array((cost, (row, column)), shape=(count, width + count))
     left, right = min_weight_full_bipartite_matching(graph)

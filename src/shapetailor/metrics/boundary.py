@@ -1,20 +1,13 @@
 """Boundary precision, recall and F by one-to-one matching of boundary pixels, as in the BSDS benchmark.
 
-A predicted and a true boundary pixel may be matched when they lie within a fraction of the image
-diagonal of each other. The matching minimises the summed distance plus a price for every unmatched
-pixel, 100 times the largest allowed distance, so practically as many pixels as possible are matched.
-
-References
-----------
-.. [1] D. Martin, C. Fowlkes and J. Malik, "Learning to detect natural image boundaries using local
-   brightness, color, and texture cues", IEEE TPAMI 26(5), 2004.
-.. [2] P. Arbeláez, M. Maire, C. Fowlkes and J. Malik, "Contour detection and hierarchical image
-   segmentation", IEEE TPAMI 33(5), 2011.
+A predicted and a true boundary pixel may be matched when they lie within a fraction of the image diagonal of each
+other. The matching minimises the summed distance plus a cost for every unmatched pixel, 100 times the largest allowed
+distance, so that nearly as many pixels as possible are matched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,11 +15,11 @@ from scipy.spatial import KDTree
 
 from ..arrays import Array, Mask
 from .assignment import cheapest_pairs
-from .labels import LabelMap, as_labels, as_truths
+from .labels import LabelMap, Truth, as_labels, as_truths
 
-#: Largest distance of a match, as a fraction of the image diagonal; the benchmark's own.
+#: The benchmark's largest distance of a match, as a fraction of the image diagonal.
 TOLERANCE = 0.0075
-#: Price of an unmatched pixel in units of that distance; the benchmark's own.
+#: The benchmark's cost of an unmatched pixel, in units of that distance.
 OUTLIER_COST = 100.0
 
 
@@ -48,11 +41,7 @@ class BoundaryCounts(NamedTuple):
 
 
 def boundary_f(
-    prediction: LabelMap,
-    truth: LabelMap | Sequence[LabelMap],
-    *,
-    ignore: int | None = None,
-    tolerance: float = TOLERANCE,
+    prediction: LabelMap, truth: Truth, *, ignore: int | None = None, tolerance: float = TOLERANCE
 ) -> BoundaryScore:
     """Boundary precision, recall and F of a label map against one or more annotators [1]_ [2]_.
 
@@ -60,23 +49,23 @@ def boundary_f(
     ----------
     prediction : H×W integers, array or tensor
     truth : H×W integers, or a list of them, one an annotator
-        A predicted pixel is right when it matches a pixel of any annotator; recall is pooled over the
-        annotators.
+        A predicted pixel is right when it matches a pixel of any annotator; recall is pooled over annotators.
     ignore : int, optional
-        Label of the truth whose pixels have no boundary, and where none is judged.
+        Label of the truth whose pixels are left out.
     tolerance : float
         Largest distance of a match, as a fraction of the image diagonal.
 
     Returns
     -------
     BoundaryScore
-        `precision`, `recall` and `f`. Two maps without any boundary agree: all three are 1. Where only
-        one has a boundary, all three are 0.
+        All three are 1 where neither map has a boundary, 0 where only one has.
 
     References
     ----------
-    .. [1] Martin, Fowlkes and Malik, IEEE TPAMI 26(5), 2004.
-    .. [2] Arbeláez, Maire, Fowlkes and Malik, IEEE TPAMI 33(5), 2011.
+    .. [1] D. Martin, C. Fowlkes and J. Malik, "Learning to detect natural image boundaries using local
+       brightness, color, and texture cues", IEEE TPAMI 26(5), 2004.
+    .. [2] P. Arbeláez, M. Maire, C. Fowlkes and J. Malik, "Contour detection and hierarchical image
+       segmentation", IEEE TPAMI 33(5), 2011.
 
     Examples
     --------
@@ -93,7 +82,7 @@ def boundary_f(
     for annotator in as_truths(truth, labels.shape, ignore):
         judged = _judged(annotator, ignore)
         pairs.append((predicted & judged, label_boundaries(annotator) & judged))
-    counts = _count(pairs, tolerance)
+    counts = boundary_counts(pairs, tolerance)
     if counts.true == counts.predicted == 0:
         return BoundaryScore(1.0, 1.0, 1.0)
     precision = counts.matched_predicted / max(counts.predicted, 1)
@@ -104,14 +93,12 @@ def boundary_f(
 def label_boundaries(labels: LabelMap) -> Mask:
     """Return the thinned boundary of a label map, at the map's size.
 
-    A pixel is on the boundary when the four labels of the 2×2 block that starts at it, towards the
-    right and below, are not all one (`seg2bdry` of the benchmark, format `imageSize`); the result is
-    thinned to a width of one pixel. The annotators' boundaries in BSDS500 are made so.
+    A pixel is on the boundary when the 2×2 block that starts at it, towards the right and below, has more than one
+    label (the benchmark's `seg2bdry`, format `imageSize`); the result is thinned to a width of one pixel.
     """
-    from skimage.morphology import thin  # here, so that the region measures do without scikit-image
+    from skimage.morphology import thin  # training imports the region metrics without scikit-image
 
     array = as_labels("labels", labels)
-    # Repeating the last row and column leaves the blocks at the border what lies inside the map.
     padded = np.pad(array, ((0, 1), (0, 1)), mode="edge")
     vertical = padded[:-1] != padded[1:]
     horizontal = padded[:, :-1] != padded[:, 1:]
@@ -120,22 +107,29 @@ def label_boundaries(labels: LabelMap) -> Mask:
     return thinned
 
 
-def boundary_counts(predicted: Mask, true: Iterable[Mask], tolerance: float = TOLERANCE) -> BoundaryCounts:
-    """Match one thin boundary map with the annotators' thin boundary maps and count."""
-    return _count([(predicted, annotator) for annotator in true], tolerance)
+def boundary_counts(pairs: Iterable[tuple[Mask, Mask]], tolerance: float = TOLERANCE) -> BoundaryCounts:
+    """Match thin (predicted, true) boundary maps, one pair an annotator, and count."""
+    found: Mask | bool = False
+    judged: Mask | bool = False
+    matched_true = total_true = 0
+    for predicted, true in pairs:
+        hit, recalled = match_boundaries(predicted, true, tolerance)
+        found, judged = found | hit, judged | predicted
+        matched_true += int(recalled.sum())
+        total_true += int(true.sum())
+    return BoundaryCounts(matched_true, total_true, int(np.sum(found)), int(np.sum(judged)))
 
 
 def match_boundaries(predicted: Mask, true: Mask, tolerance: float = TOLERANCE) -> tuple[Mask, Mask]:
-    """Return the matched pixels of each of two boundary maps, under the cheapest one-to-one matching."""
+    """Return the pixels of each map that the cheapest one-to-one matching pairs."""
     reach = tolerance * float(np.hypot(*predicted.shape))
     points, targets = np.argwhere(predicted), np.argwhere(true)
     matched = np.zeros_like(predicted), np.zeros_like(true)
     if len(points) and len(targets):
         near = KDTree(points).sparse_distance_matrix(KDTree(targets), reach, output_type="coo_matrix")
-        # A lone pixel costs OUTLIER_COST·reach on either side, hence twice that for each lone pair.
-        left, right = cheapest_pairs(
-            near.row, near.col, near.data, (len(points), len(targets)), 2 * OUTLIER_COST * reach
-        )
+        shape = len(points), len(targets)
+        # An unmatched pixel costs OUTLIER_COST·reach on either side, an unmatched pair twice that.
+        left, right = cheapest_pairs(near.row, near.col, near.data, shape, 2 * OUTLIER_COST * reach)
         matched[0][tuple(points[left].T)] = True
         matched[1][tuple(targets[right].T)] = True
     return matched
@@ -147,22 +141,8 @@ def f_measure(precision: Any, recall: Any) -> Any:
     return 2 * precision * recall / np.where(total == 0, 1, total)
 
 
-def _count(pairs: list[tuple[Mask, Mask]], tolerance: float) -> BoundaryCounts:
-    """Count over (predicted, true) maps, one pair an annotator; `predicted` may lack ignored pixels."""
-    found = np.zeros_like(pairs[0][0])
-    judged = np.zeros_like(pairs[0][0])
-    matched_true = total_true = 0
-    for predicted, true in pairs:
-        hit, recalled = match_boundaries(predicted, true, tolerance)
-        found |= hit
-        judged |= predicted
-        matched_true += int(recalled.sum())
-        total_true += int(true.sum())
-    return BoundaryCounts(matched_true, total_true, int(found.sum()), int(judged.sum()))
-
-
 def _judged(annotator: Array, ignore: int | None) -> Mask:
-    """Pixels whose 2×2 block, the one that makes them boundary or not, has no ignored label."""
+    """Pixels whose 2×2 block (see `label_boundaries`) has no ignored label."""
     keep = np.ones(annotator.shape, dtype=np.bool_) if ignore is None else annotator != ignore
     padded: Mask = np.pad(keep, ((0, 1), (0, 1)), mode="edge")
     return padded[:-1, :-1] & padded[1:, :-1] & padded[:-1, 1:] & padded[1:, 1:]

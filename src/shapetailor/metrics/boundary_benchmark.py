@@ -13,7 +13,7 @@ from .boundary import TOLERANCE, BoundaryScore, boundary_counts, f_measure
 
 
 class BestBoundary(NamedTuple):
-    """The best F along a curve, between its thresholds too, and where it is."""
+    """The best F along a curve, interpolated between thresholds, and where it is."""
 
     threshold: float
     recall: float
@@ -23,10 +23,10 @@ class BestBoundary(NamedTuple):
 
 @dataclass(frozen=True)
 class BoundaryBenchmark:
-    """The dataset's figures: curves over the thresholds, and what is best.
+    """The dataset's figures.
 
-    `ods` is the best point of the pooled curve, `images` each image's own best, `ois` the score of all
-    images pooled at their own best thresholds, `average_precision` the area under the pooled curve.
+    `ods` is the best point of the pooled curve, `images` each image's best, `ois` the score of all images pooled at
+    their best thresholds, `average_precision` the area under the pooled curve.
     """
 
     thresholds: Floats
@@ -51,14 +51,13 @@ def boundary_curve(predicted: Iterable[Mask], true: Sequence[Mask], tolerance: f
     """
     if not len(true):
         raise ValueError("true is empty, expected at least one boundary map")
-    for number, annotator in enumerate(true):
-        if annotator.dtype != bool or annotator.shape != true[0].shape:
-            raise ValueError(f"true[{number}] is {annotator.dtype} {annotator.shape}, expected bool {true[0].shape}")
     rows = []
     for number, boundary in enumerate(predicted):
-        if boundary.dtype != bool or boundary.shape != true[0].shape:
-            raise ValueError(f"predicted[{number}] is {boundary.dtype} {boundary.shape}, expected bool {true[0].shape}")
-        rows.append(boundary_counts(boundary, true, tolerance))
+        maps = {f"predicted[{number}]": boundary} | {f"true[{i}]": each for i, each in enumerate(true)}
+        for name, each in maps.items():
+            if each.dtype != bool or each.shape != true[0].shape:
+                raise ValueError(f"{name} is {each.dtype} {each.shape}, expected bool {true[0].shape}")
+        rows.append(boundary_counts([(boundary, each) for each in true], tolerance))
     return np.array(rows, dtype=np.int64).reshape(-1, 4)
 
 
@@ -70,7 +69,7 @@ def boundary_benchmark(curves: Iterable[Ints], thresholds: Sequence[float] | Flo
     curves : iterable of ndarray, thresholds × 4
         One an image, from `boundary_curve`.
     thresholds : sequence of float
-        What to call the rows: the thresholds, or 1, 2, … for a list of segmentations.
+        Of the curves' rows; 1, 2, … for a list of segmentations.
     """
     levels = np.asarray(thresholds, dtype=float)
     counts = list(curves)
@@ -80,7 +79,7 @@ def boundary_benchmark(curves: Iterable[Ints], thresholds: Sequence[float] | Flo
         if curve.shape != (len(levels), 4):
             raise ValueError(f"curves[{number}] has shape {curve.shape}, expected {(len(levels), 4)}")
     recall, precision = _rates(np.sum(counts, axis=0))
-    chosen = np.sum([curve[_f(curve).argmax()] for curve in counts], axis=0)
+    chosen = np.sum([curve[f_measure(*_rates(curve)).argmax()] for curve in counts], axis=0)
     ois_recall, ois_precision = (float(rate) for rate in _rates(chosen))
     return BoundaryBenchmark(
         thresholds=levels,
@@ -100,13 +99,8 @@ def _rates(counts: Ints) -> tuple[Floats, Floats]:
     return matched_true / np.maximum(true, 1), matched_predicted / np.maximum(predicted, 1)
 
 
-def _f(counts: Ints) -> Floats:
-    recall, precision = _rates(counts)
-    return np.asarray(f_measure(precision, recall))
-
-
 def _best(thresholds: Floats, recall: Floats, precision: Floats) -> BestBoundary:
-    """Best F on the curve drawn straight between neighbouring thresholds, at 100 points a piece."""
+    """Best F on the curve, linear between neighbouring thresholds, at 100 points each."""
     points = np.stack([thresholds, recall, precision])
     step = np.linspace(0, 1, 100)
     between = points[:, 1:, None] * step + points[:, :-1, None] * (1 - step)

@@ -1,7 +1,4 @@
-"""Results that hold many segmentations: ultrametric contour maps and boundary strengths, thresholded.
-
-The functions give one map a threshold, in the order of the thresholds, made when asked for.
-"""
+"""Ultrametric contour maps and boundary strengths, thresholded: iterators over one map a threshold."""
 
 from __future__ import annotations
 
@@ -23,8 +20,8 @@ def benchmark_thresholds(count: int = 99) -> Floats:
 def ucm_segmentations(ucm: Array, thresholds: Iterable[float]) -> Iterator[Ints]:
     """Segment an ultrametric contour map of double size (`ucm2`, (2H+1)×(2W+1)) at each threshold.
 
-    Regions are the 8-connected sets where the contour is at most the threshold; pixel (i, j) of the
-    image is (2i+1, 2j+1) of the map.
+    Regions are the 8-connected components where the contour is at most the threshold; pixel (i, j) of the image is
+    (2i+1, 2j+1) of the map.
     """
     contour = _double_size(ucm)
     for threshold in thresholds:
@@ -39,7 +36,7 @@ def ucm_strength(ucm: Array) -> Array:
 
 def strength_boundaries(strength: Array, thresholds: Iterable[float]) -> Iterator[Mask]:
     """Return the thinned boundary where the strength (H×W, in [0, 1]) reaches each threshold."""
-    from skimage.morphology import thin  # here, as in `boundary`
+    from skimage.morphology import thin  # imported here as in `boundary`
 
     if strength.ndim != 2:
         raise ValueError(f"strength must be H×W, got shape {strength.shape}")

@@ -1,4 +1,4 @@
-"""What the public functions accept as label maps, checked once."""
+"""Checks of the label maps that the public functions take."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
-from ..arrays import Array, Ints, Mask
+from ..arrays import Array
 
 LabelMap: TypeAlias = Array | torch.Tensor
-Ints: TypeAlias = Ints
-Mask: TypeAlias = Mask
+#: One label map, or a list with one an annotator.
+Truth: TypeAlias = LabelMap | Sequence[LabelMap]
 
 
 def as_labels(name: str, value: LabelMap) -> Array:
-    """Return `value` as an H×W integer array, or say which argument is not one."""
+    """Return `value` as an H×W integer array; errors call it `name`."""
     array = value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
     if array.dtype.kind not in "iub":
         raise TypeError(f"{name} must hold integer labels, got dtype {array.dtype}")
@@ -26,7 +26,7 @@ def as_labels(name: str, value: LabelMap) -> Array:
     return array
 
 
-def as_truths(truth: LabelMap | Sequence[LabelMap], shape: tuple[int, ...], ignore: int | None) -> list[Array]:
+def as_truths(truth: Truth, shape: tuple[int, ...], ignore: int | None) -> list[Array]:
     """Return one label map an annotator, each of the prediction's `shape` and with a pixel to judge."""
     if ignore is not None:
         try:

@@ -1,23 +1,20 @@
 """Region metrics: how well two partitions of the pixels agree, whatever their labels are called.
 
-Every function takes `prediction` (H×W integers, array or tensor), `truth` (the same, or a list of them,
-one an annotator) and `ignore`, a label of the truth whose pixels are left out. docs/metrics.md has the
-formulas side by side.
+Every function takes `prediction` (H×W integers, array or tensor), `truth` (the same, or a list of them, one an
+annotator) and `ignore`, a label of the truth whose pixels are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from ..arrays import Ints
-from . import formulas
-from .contingency import Contingency, Partition, contingency, contingency_tables, partition
-from .labels import LabelMap, as_labels, as_truths
-
-Truth = LabelMap | Sequence[LabelMap]
+from . import contingency as tables
+from .contingency import Contingency, Partition, contingency_tables, partition
+from .labels import LabelMap, Truth, as_labels, as_truths
 
 
 class VocAccuracy(NamedTuple):
@@ -28,7 +25,7 @@ class VocAccuracy(NamedTuple):
 
 
 class RegionScores(NamedTuple):
-    """All region metrics of one image, from one contingency table an annotator."""
+    """All region metrics of one image."""
 
     covering: float
     rand_index: float
@@ -39,14 +36,9 @@ class RegionScores(NamedTuple):
 
 
 def covering(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> float:
-    """Ground-truth covering: the true regions' best IoU, weighted by their size [1]_.
+    """Ground-truth covering in (0, 1]: the true regions' best IoU, weighted by their size [1]_.
 
-    Several annotators are pooled: every region of every annotator counts by its size.
-
-    Returns
-    -------
-    float
-        In (0, 1]; 1 where both partitions are the same. Not symmetric.
+    Several annotators are pooled: every region of every annotator counts by its size. Not symmetric.
 
     References
     ----------
@@ -63,14 +55,9 @@ def covering(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -
 
 
 def rand_index(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> float:
-    """Rand index: the share of pixel pairs on whose togetherness both partitions agree [1]_.
+    """Rand index in [0, 1]: the share of pixel pairs that both partitions join or both separate [1]_.
 
     The mean over several annotators is the probabilistic Rand index [2]_.
-
-    Returns
-    -------
-    float
-        In [0, 1]; 1 where both partitions are the same.
 
     References
     ----------
@@ -78,82 +65,61 @@ def rand_index(prediction: LabelMap, truth: Truth, *, ignore: int | None = None)
     .. [2] R. Unnikrishnan, C. Pantofaru and M. Hebert, "Toward objective evaluation of image
        segmentation algorithms", IEEE TPAMI 29(6), 2007.
     """
-    return _mean(formulas.rand_index, contingency_tables(prediction, truth, ignore))
+    return _mean(tables.rand_index, contingency_tables(prediction, truth, ignore))
 
 
 def variation_of_information(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> float:
-    """Variation of information H(S|T) + H(T|S) in bits [1]_, averaged over several annotators.
-
-    Returns
-    -------
-    float
-        At least 0, which means that both partitions are the same.
+    """Variation of information H(S|T) + H(T|S) in bits, 0 for equal partitions; mean over annotators [1]_.
 
     References
     ----------
     .. [1] M. Meilă, "Comparing clusterings: an axiomatic view", ICML 2005.
     """
-    return _mean(formulas.variation_of_information, contingency_tables(prediction, truth, ignore))
+    return _mean(tables.variation_of_information, contingency_tables(prediction, truth, ignore))
 
 
 def adjusted_rand(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> float:
-    """Rand index adjusted for chance [1]_, averaged over several annotators.
-
-    Returns
-    -------
-    float
-        At most 1; about 0 for unrelated partitions.
+    """Rand index adjusted for chance, at most 1, about 0 for unrelated partitions; mean over annotators [1]_.
 
     References
     ----------
     .. [1] L. Hubert and P. Arabie, "Comparing partitions", Journal of Classification 2, 1985.
     """
-    return _mean(formulas.adjusted_rand, contingency_tables(prediction, truth, ignore))
+    return _mean(tables.adjusted_rand, contingency_tables(prediction, truth, ignore))
 
 
 def mean_iou(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> float:
-    """Mean IoU over the true regions under the best one-to-one pairing with predicted regions.
+    """Mean IoU over the true regions, in (0, 1], under the one-to-one pairing with the largest sum of IoU.
 
-    The pairing maximises the sum of IoU; a true region left without a partner counts 0. Averaged over
-    several annotators.
-
-    Returns
-    -------
-    float
-        In (0, 1].
+    A true region without a partner counts 0. Averaged over several annotators.
     """
-    return _mean(formulas.mean_iou, contingency_tables(prediction, truth, ignore))
+    return _mean(tables.mean_iou, contingency_tables(prediction, truth, ignore))
 
 
 def voc_accuracy(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> VocAccuracy:
     """Mean best IoU over predicted regions, and over true regions; each averaged over annotators.
 
-    The two accuracies of the synthetic multi-region dataset's benchmark (`evaluation/bench_VOC.m` in
-    its repository, MMFa666/Segmentation_dataset), in its order.
-
-    Returns
-    -------
-    VocAccuracy
-        `predicted` and `true`, both in (0, 1].
+    The two accuracies of the synthetic multi-region dataset's benchmark (`evaluation/bench_VOC.m` in its repository,
+    MMFa666/Segmentation_dataset), in its order.
     """
     return _voc_accuracy(contingency_tables(prediction, truth, ignore))
 
 
 def region_scores(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> RegionScores:
-    """Return every region metric of one image; the tables are counted once."""
-    tables = contingency_tables(prediction, truth, ignore)
+    """Return every region metric of one image; the contingency tables are made once."""
+    counted = contingency_tables(prediction, truth, ignore)
     return RegionScores(
-        _covering(tables),
-        _mean(formulas.rand_index, tables),
-        _mean(formulas.variation_of_information, tables),
-        _mean(formulas.adjusted_rand, tables),
-        _mean(formulas.mean_iou, tables),
-        _voc_accuracy(tables),
+        _covering(counted),
+        _mean(tables.rand_index, counted),
+        _mean(tables.variation_of_information, counted),
+        _mean(tables.adjusted_rand, counted),
+        _mean(tables.mean_iou, counted),
+        _voc_accuracy(counted),
     )
 
 
 def align_labels(prediction: LabelMap, truth: LabelMap, *, ignore: int | None = None) -> tuple[Ints, Ints]:
-    """Rename both maps' regions so that partners under the pairing of `mean_iou` have the same label.
+    """Renumber both maps' regions so that partners under the pairing of `mean_iou` have the same label.
 
     Returns
     -------
@@ -172,7 +138,7 @@ def align_labels(prediction: LabelMap, truth: LabelMap, *, ignore: int | None = 
     keep = np.ones(target.shape, dtype=np.bool_) if ignore is None else target != ignore
     predicted, true = partition(labels), partition(target[keep])
     judged = Partition(predicted.codes[keep.ravel()], predicted.regions)
-    left, right = formulas.best_pairing(contingency(judged, true))
+    left, right = tables.best_pairing(tables.contingency(judged, true))
     names = np.full(predicted.regions, -1, dtype=np.int64)
     names[left] = right
     names[names < 0] = true.regions + np.arange(np.count_nonzero(names < 0))
@@ -181,17 +147,17 @@ def align_labels(prediction: LabelMap, truth: LabelMap, *, ignore: int | None = 
     return names[predicted.codes].reshape(labels.shape), renamed
 
 
-def _mean(metric: Callable[[Contingency], float], tables: list[Contingency]) -> float:
-    return sum(metric(table) for table in tables) / len(tables)
+def _mean(metric: Callable[[Contingency], float], counted: list[Contingency]) -> float:
+    return sum(metric(table) for table in counted) / len(counted)
 
 
-def _covering(tables: list[Contingency]) -> float:
-    covered = sum(float(table.true_sizes @ formulas.best_iou_of_true(table)) for table in tables)
-    return covered / sum(table.pixels for table in tables)
+def _covering(counted: list[Contingency]) -> float:
+    covered = sum(float(table.true_sizes @ tables.best_iou_of_true(table)) for table in counted)
+    return covered / sum(table.pixels for table in counted)
 
 
-def _voc_accuracy(tables: list[Contingency]) -> VocAccuracy:
+def _voc_accuracy(counted: list[Contingency]) -> VocAccuracy:
     return VocAccuracy(
-        _mean(lambda table: float(formulas.best_iou_of_predicted(table).mean()), tables),
-        _mean(lambda table: float(formulas.best_iou_of_true(table).mean()), tables),
+        _mean(lambda table: float(tables.best_iou_of_predicted(table).mean()), counted),
+        _mean(lambda table: float(tables.best_iou_of_true(table).mean()), counted),
     )

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ..arrays import Floats
-from . import formulas
-from .contingency import Contingency, contingency, partition
-from .labels import LabelMap, as_labels, as_truths
+from . import contingency as tables
+from .contingency import Contingency, partition
+from .labels import LabelMap, Truth, as_labels, as_truths
 
 
 class RegionCurve(NamedTuple):
@@ -53,7 +53,7 @@ class Optimum(NamedTuple):
 
 @dataclass(frozen=True)
 class RegionBenchmark:
-    """The dataset's figures: curves over the thresholds, and what is best."""
+    """The dataset's figures."""
 
     thresholds: Floats
     covering_curve: Floats
@@ -66,8 +66,8 @@ class RegionBenchmark:
     variation_of_information: Optimum
 
 
-def region_curve(segmentations: Iterable[LabelMap], truth: LabelMap | Sequence[LabelMap]) -> RegionCurve:
-    """Judge one image's segmentations, in any order of scale, against its annotators."""
+def region_curve(segmentations: Iterable[LabelMap], truth: Truth) -> RegionCurve:
+    """Compare one image's segmentations, one a threshold, with its annotators' label maps."""
     maps = (as_labels(f"segmentations[{i}]", labels) for i, labels in enumerate(segmentations))
     first = next(maps, None)
     if first is None:
@@ -80,21 +80,21 @@ def region_curve(segmentations: Iterable[LabelMap], truth: LabelMap | Sequence[L
         if labels.shape != first.shape:
             raise ValueError(f"segmentations[{number}] has shape {labels.shape}, the first {first.shape}")
         predicted = partition(labels)
-        tables = [contingency(predicted, annotator) for annotator in annotators]
-        matches = np.concatenate([formulas.best_iou_of_true(table) for table in tables])
+        counted = [tables.contingency(predicted, annotator) for annotator in annotators]
+        matches = np.concatenate([tables.best_iou_of_true(table) for table in counted])
         best = np.maximum(best, matches)
-        rows.append((sizes @ matches, *_reverse_rand_information(tables)))
+        rows.append((sizes @ matches, *_reverse_rand_information(counted)))
     covered, reverse, rand, information = np.array(rows).T
     return RegionCurve(covered, int(sizes.sum()), float(sizes @ best), reverse, rand, information)
 
 
-def _reverse_rand_information(tables: list[Contingency]) -> tuple[float, float, float]:
+def _reverse_rand_information(counted: list[Contingency]) -> tuple[float, float, float]:
     """Reverse covering, mean Rand index and mean variation of information of one segmentation."""
-    best = np.max([formulas.best_iou_of_predicted(table) for table in tables], axis=0)
+    best = np.max([tables.best_iou_of_predicted(table) for table in counted], axis=0)
     return (
-        float(tables[0].predicted_sizes @ best) / tables[0].pixels,
-        sum(formulas.rand_index(table) for table in tables) / len(tables),
-        sum(formulas.variation_of_information(table) for table in tables) / len(tables),
+        float(counted[0].predicted_sizes @ best) / counted[0].pixels,
+        sum(tables.rand_index(table) for table in counted) / len(counted),
+        sum(tables.variation_of_information(table) for table in counted) / len(counted),
     )
 
 
@@ -106,7 +106,7 @@ def region_benchmark(curves: Iterable[RegionCurve], thresholds: Sequence[float] 
     curves : iterable of RegionCurve
         One an image, all over the same thresholds.
     thresholds : sequence of float
-        What to call the curves' entries: the thresholds, or 1, 2, … for a list of segmentations.
+        Of the curves' entries; 1, 2, … for a list of segmentations.
 
     Notes
     -----

@@ -1,10 +1,10 @@
 """Models as files: weights in safetensors, and in the same file's header what is needed to use them.
 
 One file is one model. Its header has one entry, "shapetailor", of JSON: `format` ("model"), `format_version`, `version`
-(of the package that wrote it), `config` (architecture, features and their normalisation, alphas and the resolution that
-they belong to) and `metadata` (what training records: its own configuration, seed, data fingerprint, validation
-figures). One entry, because safetensors keeps several in no order, and equal models shall be equal files. Nothing in
-it can run: pickles are refused.
+(of the package that wrote it), `config` (the architecture), `usage` (how pictures are read and regions move, see
+`segmentation.usage`; not in older files) and `metadata` (what training records: its configuration, seed, data
+fingerprint, validation figures). One entry, because safetensors keeps several in no order, and equal models shall be
+equal files. Nothing in it can run: pickles are refused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import safetensors
 import safetensors.torch
@@ -34,7 +34,20 @@ _PICKLE_SUFFIXES = frozenset((".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin")
 _PICKLE_MAGIC = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 
-def save_model(path: str | os.PathLike[str], net: STDNN, metadata: Mapping[str, Any] | None = None) -> None:
+class Model(NamedTuple):
+    """What a model's file holds; `usage` and `metadata` are plain JSON values, empty where it says nothing."""
+
+    net: STDNN
+    usage: dict[str, Any]
+    metadata: dict[str, Any]
+
+
+def save_model(
+    path: str | os.PathLike[str],
+    net: STDNN,
+    metadata: Mapping[str, Any] | None = None,
+    usage: Mapping[str, Any] | None = None,
+) -> None:
     """Write a network to one file, atomically.
 
     Parameters
@@ -43,14 +56,22 @@ def save_model(path: str | os.PathLike[str], net: STDNN, metadata: Mapping[str, 
         Where to; the name ends with ``.safetensors``.
     net : STDNN
     metadata : mapping, optional
-        What else to keep, of JSON's types; `load_model` returns it.
+        What else to keep, of JSON's types; `read_model` returns it.
+    usage : mapping, optional
+        How the network is used: `Usage.to_dict()`.
     """
-    header = {"config": net.config.to_dict(), "metadata": dict(metadata or {})}
+    header = {"config": net.config.to_dict(), "metadata": dict(metadata or {}), "usage": dict(usage or {})}
     write_tensors(model_path(path), net.state_dict(), FORMAT, FORMAT_VERSION, header)
 
 
 def load_model(name_or_path: str | os.PathLike[str]) -> tuple[STDNN, dict[str, Any]]:
-    """Read a network, on the CPU and in evaluation mode, and its metadata.
+    """Read a network, on the CPU and in evaluation mode, and its metadata; see `read_model`."""
+    model = read_model(name_or_path)
+    return model.net, model.metadata
+
+
+def read_model(name_or_path: str | os.PathLike[str]) -> Model:
+    """Read a network, on the CPU and in evaluation mode, and what its file says of it.
 
     Parameters
     ----------
@@ -69,12 +90,12 @@ def load_model(name_or_path: str | os.PathLike[str]) -> tuple[STDNN, dict[str, A
     try:
         net = STDNN(STDNNConfig.from_dict(header["config"]))
         net.load_state_dict(tensors)
-        metadata = dict(header["metadata"])
+        usage, metadata = dict(header.get("usage", {})), dict(header["metadata"])
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"{path}: its weights and its configuration do not fit this version's network: {error}") from (
             error
         )
-    return net.eval(), metadata
+    return Model(net.eval(), usage, metadata)
 
 
 def shipped_models() -> list[str]:

@@ -16,6 +16,7 @@ from ..poisson import Edges
 from ..poisson.solve import Backend
 from . import features
 from .config import STDNNConfig
+from .describer import Descriptors
 from .layer import Layer, Step, pointwise
 from .pooling import Pooling
 from .region_grid import Domain, Memory, is_plain
@@ -92,6 +93,12 @@ class STDNN(nn.Module):
     def stride(self) -> int:
         """Side of the blocks of pixels that the layers work on."""
         return self.config.stride
+
+    @property
+    def descriptors(self) -> Descriptors:
+        """The forms in which a segmentation may ask for descriptors."""
+        blocks = self.config.stride > 1
+        return Descriptors(self, self.stride, self.compact if blocks else None, None if blocks else self.warm)
 
     @property
     def stages(self) -> list[Layer]:

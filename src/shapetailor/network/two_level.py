@@ -7,14 +7,15 @@ Distances add up, so that the second has only to correct the first.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
+from itertools import product
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from ..parallel import in_threads, without_torch
+from .describer import Describer, Descriptors
 from .stdnn import STDNN
 
 
@@ -32,9 +33,14 @@ class TwoLevels:
     def __init__(self, fine: STDNN, planes: int) -> None:
         self.fine, self.planes, self.stride = fine, planes, fine.stride
 
+    @property
+    def descriptors(self) -> Descriptors:
+        """The forms in which a segmentation may ask for descriptors."""
+        return Descriptors(self, self.stride, self.compact)
+
     def prepare(self, image: Tensor, first: Tensor) -> Tensor:
         """Join a whole picture (1, C, H, W) and its descriptors by the first network, (planes, H, W)."""
-        return torch.cat([self.fine.prepare(image), first[None].to(image)], dim=1)
+        return torch.cat([self.fine.prepare(image), first[None]], dim=1)
 
     def __call__(self, image: Tensor, labels: Tensor) -> Tensor:
         """Prepared picture and labels (1, H, W) in, descriptors (1, D + planes, H, W) out; zero outside."""
@@ -53,25 +59,39 @@ class TwoLevels:
         return torch.cat([rows, first], dim=1), row_of_pixel
 
 
-def averaged(describe: Callable[[Tensor], Tensor], prepared: Tensor, stride: int) -> Tensor:
-    """Return the mean of a network's descriptors over four positions of its grid of blocks, half a block apart.
+def describe(net: Describer, prepared: Tensor, labels: Tensor) -> Tensor:
+    """Compute a network's descriptors (B, D, H, W) without a gradient, in little more memory than they take."""
+    with torch.no_grad():
+        if net.descriptors.blocks is None:
+            return net(prepared, labels)
+        rows, row_of_pixel = net.descriptors.blocks(prepared, labels)
+    pixels = rows.new_empty(len(labels), rows.shape[1], *labels.shape[1:])
+    for channel, values in enumerate(rows.T.contiguous()):
+        pixels[:, channel] = values[row_of_pixel]
+    return pixels
 
-    It is as long as the four are on average. Boundaries come to lie within half a block instead of a whole one.
+
+def describe_whole(net: Describer, prepared: Tensor, positions: int = 1) -> Tensor:
+    """Compute descriptors (B, D, H, W) of whole pictures, each as one region.
 
     Parameters
     ----------
-    describe : callable
-        Prepared pictures (B, C, H, W) → descriptors (B, D, H, W).
+    net : Describer
     prepared : Tensor, (B, C, H, W)
-    stride : int
-        Side of the blocks.
+    positions : int
+        Positions of the grid of blocks along each side whose descriptors are averaged: with two of them boundaries come
+        to lie within half a block instead of a whole one. The mean is as long as the descriptors are on average.
     """
-    half = stride // 2
 
     def shifted(down: int, right: int) -> Tensor:
-        return describe(pad(prepared, (right, 0, down, 0), "replicate"))[:, :, down:, right:]
+        moved = pad(prepared, (right, 0, down, 0), "replicate") if down or right else prepared
+        one = torch.zeros(len(moved), *moved.shape[2:], dtype=torch.long, device=moved.device)
+        return describe(net, moved, one)[:, :, down:, right:]
 
-    tasks = [partial(shifted, down, right) for down in (0, half) for right in (0, half)]
+    shifts = [number * net.stride // positions for number in range(positions)]
+    tasks = [partial(shifted, down, right) for down, right in product(shifts, shifts)]
+    if positions == 1:
+        return tasks[0]()
     if prepared.device.type == "cpu":  # passes side by side are faster than threads within each
         with without_torch():
             total, *others = in_threads(tasks)
@@ -81,5 +101,5 @@ def averaged(describe: Callable[[Tensor], Tensor], prepared: Tensor, stride: int
     for found in others:
         total += found
         length += found.square().sum(dim=1, keepdim=True).sqrt()
-    total *= length / 4 / total.square().sum(dim=1, keepdim=True).sqrt().clamp_min(1e-12)
+    total *= length / len(tasks) / total.square().sum(dim=1, keepdim=True).sqrt().clamp_min(1e-12)
     return total

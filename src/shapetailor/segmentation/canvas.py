@@ -1,130 +1,170 @@
-"""Any picture a user may hand in, as what a network takes: (C, H, W) values in [0, 1] of a workable size."""
+"""The canvas that a picture is worked on: picture and marks in, labels of the full size out.
+
+On its way in, a picture is brought to values in 0..1, to the network's number of channels, to a workable size, and to a
+canonical pose. A network whose weights were learnt treats a picture and its mirror image a little differently, and so
+do tie-breaks in clustering. In the canonical pose all turned and mirrored versions of a picture are the same array, so
+that their segmentations are the same but for the pose: a frame in the sense of frame averaging [1]_, of which one
+member is enough here. A small picture is enlarged, because its regions would be a few blocks wide.
+
+References
+----------
+.. [1] O. Puny et al., "Frame averaging for invariant and equivariant network design", ICLR 2022.
+"""
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from math import ceil, sqrt
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from PIL import Image
-from torch.nn.functional import avg_pool2d
+from numpy.typing import NDArray
+from torch.nn.functional import avg_pool2d, interpolate
 
-from ..arrays import Array, Floats32, Ints
-from ..io.images import read_image
+from ..arrays import Array, Floats, Floats32, Labels
+from ..io.images import as_image
+from ..io.intensity import Intensity, scaled
 
-MOST_CHANNELS = 16
-#: Shares of the values of a 16-bit or float picture that become black and white.
-BLACK, WHITE = 0.1, 99.9
+Scalar = TypeVar("Scalar", bound=np.generic)
+
 #: Rows of a reduced picture that are made at once.
 STRIP = 64
+#: Pictures of fewer blocks a side are enlarged, at most so many times.
+FEWEST_BLOCKS, LARGEST = 32, 8
+#: Moments below this share of their size are rounding.
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A picture in the form it came, and in the form the work is done on.
+class Pose:
+    """How a picture is brought to its pose: mirrored up and down, left and right, and then across its diagonal."""
 
-    Attributes
-    ----------
-    original : ndarray, (H, W) or (H, W, C)
-    values : ndarray, (c, h, w), float32 in [0, 1]
-    factor : int
-        Pixels of the original, a side, that one of `values` stands for.
-    """
+    rows: bool
+    columns: bool
+    diagonal: bool
 
-    original: Array
-    values: Floats32
-    factor: int
+    def apply(self, picture: NDArray[Scalar]) -> NDArray[Scalar]:
+        """Bring (..., H, W) to the pose."""
+        turned = picture[..., :: -1 if self.rows else 1, :: -1 if self.columns else 1]
+        return np.ascontiguousarray(turned.swapaxes(-1, -2) if self.diagonal else turned)
 
-    def reduce_labels(self, labels: Ints, name: str) -> Ints:
-        """Bring a label map of the original's size to that of the work, by the blocks' central pixels."""
-        if labels.shape != self.original.shape[:2]:
-            raise ValueError(f"{name} must have the picture's size {self.original.shape[:2]}, got {labels.shape}")
-        if self.factor == 1:
-            return labels
-        rows, columns = (
-            np.minimum(np.arange(n) * self.factor + self.factor // 2, size - 1)
-            for n, size in zip(self.values.shape[1:], labels.shape, strict=True)
+    def undo(self, posed: NDArray[Scalar]) -> NDArray[Scalar]:
+        """Bring (..., H, W) back from the pose."""
+        turned = posed.swapaxes(-1, -2) if self.diagonal else posed
+        return np.ascontiguousarray(turned[..., :: -1 if self.rows else 1, :: -1 if self.columns else 1])
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """A picture as it came, and as it is worked on."""
+
+    original: Array  # (H, W) or (H, W, C)
+    values: Floats32  # (c, h, w) in [0, 1]: reduced, in its pose, enlarged
+    factor: int  # pixels of the original, a side, that are averaged to one
+    pose: Pose
+    zoom: int  # pixels of `values`, a side, that one such pixel is enlarged to
+
+    def labels_in(self, labels: Labels, name: str) -> Labels:
+        """Bring a label map of the original's size to the canvas, by the blocks' central pixels."""
+        self._check_size(labels, name)
+        centres = np.ix_(
+            *(np.minimum(np.arange(0, n, self.factor) + self.factor // 2, n - 1) for n in labels.shape),
         )
-        return labels[np.ix_(rows, columns)]
+        return self._enlarged(labels[centres] if self.factor > 1 else labels)
 
-    def reduce_marks(self, marks: Ints, name: str) -> Ints:
-        """Bring scribbles (-1 is unmarked) to the size of the work; a block with any mark is marked, however thin."""
-        if self.factor == 1 or marks.shape != self.original.shape[:2]:
-            return self.reduce_labels(marks, name)
-        height, width = self.values.shape[1:]
-        rest = [(0, n * self.factor - size) for n, size in zip((height, width), marks.shape, strict=True)]
-        blocks = np.pad(marks, rest, constant_values=-1).reshape(height, self.factor, width, self.factor)
-        reduced: Ints = blocks.max(axis=(1, 3))
-        return reduced
+    def marks_in(self, marks: Labels, name: str) -> Labels:
+        """Bring marks (-1 is unmarked) to the canvas; a block with any mark is marked, however thin."""
+        self._check_size(marks, name)
+        if self.factor == 1:
+            return self._enlarged(marks)
+        rest = [(0, -size % self.factor) for size in marks.shape]
+        whole = np.pad(marks, rest, constant_values=-1)
+        height, width = (side // self.factor for side in whole.shape)
+        blocks = whole.reshape(height, self.factor, width, self.factor)
+        return self._enlarged(np.asarray(blocks.max(axis=(1, 3))))
 
-    def restore_labels(self, labels: Ints) -> Ints:
-        """Bring a label map of the work's size to the original's."""
+    def upright(self, framed: NDArray[Scalar]) -> NDArray[Scalar]:
+        """Bring (..., h, w) back to the picture's own pose and size, but for `factor`; by the pixels' centres."""
+        centres = slice(self.zoom // 2, None, self.zoom)
+        return self.pose.undo(framed[..., centres, centres])
+
+    def labels_out(self, labels: Labels) -> Labels:
+        """Bring a label map of the canvas to the original's size."""
         height, width = self.original.shape[:2]
-        full = labels.repeat(self.factor, axis=0).repeat(self.factor, axis=1) if self.factor > 1 else labels
+        full = self.upright(labels)
+        if self.factor > 1:
+            full = full.repeat(self.factor, axis=0).repeat(self.factor, axis=1)
         return np.ascontiguousarray(full[:height, :width])
 
+    def _enlarged(self, labels: Labels) -> Labels:
+        return self.pose.apply(labels).repeat(self.zoom, axis=0).repeat(self.zoom, axis=1)
 
-def as_picture(image: Any, channels: int, max_pixels: int) -> Picture:
-    """Read, check and convert a picture for a network of so many channels.
+    def _check_size(self, labels: Labels, name: str) -> None:
+        if labels.shape != self.original.shape[:2]:
+            raise ValueError(f"{name} must have the picture's size {self.original.shape[:2]}, got {labels.shape}")
+
+
+def canvas_of(image: Any, channels: int, stride: int, max_pixels: int, intensity: Intensity | None = None) -> Canvas:
+    """Read and check a picture, and bring it to its canvas.
 
     Parameters
     ----------
     image : H×W or H×W×C array, tensor (the same, or C×H×W), PIL image or path
-        Integers of 8 bits are divided by 255; wider integers, and floats that leave [0, 1], are stretched so that
-        0.1 % of the values are black and 0.1 % white.
     channels : int
         A gray picture is repeated; a picture with other channels than these is expressed in its first principal
         components, or padded with its mean.
+    stride : int
+        Side of the blocks of pixels that the network works on.
     max_pixels : int
-        Larger pictures are averaged over blocks.
+        Larger pictures are averaged over blocks of 2×2, 3×3, … pixels.
+    intensity : Intensity, optional
+        The way from stored numbers to 0..1.
     """
-    original = _as_array(image)
+    original = as_image(image)
+    limits = (intensity or Intensity()).limits(original)
     planes = original[None] if original.ndim == 2 else np.moveaxis(original, 2, 0)
     factor = max(1, ceil(sqrt(planes[0].size / max_pixels)))
-    values = np.stack([_reduced(plane, factor) for plane in planes])
-    return Picture(original, _with_channels(_in_unit_range(values, original.dtype), channels), factor)
+    values = _with_channels(scaled(np.stack([_reduced(plane, factor) for plane in planes]), *limits), channels)
+    wanted = FEWEST_BLOCKS * stride if stride > 1 else 1
+    zoom = min(LARGEST, ceil(wanted / max(values.shape[1:])))
+    pose = pose_of(values)
+    posed = pose.apply(values)
+    if zoom > 1:
+        larger = interpolate(torch.from_numpy(posed)[None], scale_factor=zoom, mode="bilinear", align_corners=False)
+        posed = larger[0].numpy().clip(0, 1)
+    return Canvas(original, posed, factor, pose, zoom)
 
 
-def _as_array(image: Any) -> Array:
-    if isinstance(image, (str, os.PathLike)):
-        array = read_image(image)
-    elif isinstance(image, torch.Tensor):
-        array = image.detach().cpu().numpy()
-        if array.ndim == 3 and _channels_first(*array.shape):
-            array = np.moveaxis(array, 0, 2)
-    elif isinstance(image, Image.Image):
-        array = _pil_array(image)
-    else:
-        array = np.asarray(image)
-    if array.dtype == np.bool_:
-        array = array.astype(np.uint8) * 255
-    if array.dtype.kind not in "uif":
-        raise TypeError(f"image must hold numbers, got {array.dtype} from {type(image).__name__}")
-    if array.ndim == 3 and array.shape[2] == 1:
-        array = array[:, :, 0]
-    if array.ndim not in (2, 3) or array.size == 0 or (array.ndim == 3 and array.shape[2] > MOST_CHANNELS):
-        raise ValueError(f"image must be H×W or H×W×C with 1 to {MOST_CHANNELS} channels, got shape {array.shape}")
-    if array.dtype.kind == "f":
-        bad = int(np.count_nonzero(~np.isfinite(array)))
-        if bad:
-            raise ValueError(f"image must be finite; {bad} of {array.size} values are NaN or infinite")
-    return array
+def pose_of(picture: Array) -> Pose:
+    """Return the pose in which (C, H, W) is wide, and brighter on the right and at the bottom.
+
+    A square is put so that it is brighter more to the right than to the bottom.
+
+    Examples
+    --------
+    >>> picture = np.array([[[5.0, 1.0, 0.0], [2.0, 0.0, 0.0]]])
+    >>> pose = pose_of(picture)
+    >>> pose.apply(picture)
+    array([[[0., 0., 2.],
+            [0., 1., 5.]]])
+    >>> all(np.array_equal(pose_of(turned).apply(turned), pose.apply(picture))
+    ...     for turned in (picture[..., ::-1], picture.swapaxes(1, 2), np.rot90(picture, 1, (1, 2))))
+    True
+    """
+    profile = picture.astype(np.float64).sum(axis=0)
+    down, right = (_moment(profile.sum(axis=1 - axis)) for axis in (0, 1))
+    height, width = profile.shape
+    # The same picture turned has the same two numbers with other signs, or exchanged: up to rounding.
+    tall = height > width or (height == width and abs(down) - abs(right) > ROUNDING * (abs(down) + abs(right)))
+    return Pose(down < 0, right < 0, tall)
 
 
-def _channels_first(first: int, _: int, last: int) -> bool:
-    """Whether a tensor is C×H×W: by the most channels there may be, and for small pictures by the lesser number."""
-    return first <= MOST_CHANNELS and (last > MOST_CHANNELS or (first < last and last > 4))
-
-
-def _pil_array(image: Image.Image) -> Array:
-    """Apply palettes and drop alpha, as `read_image` does."""
-    if image.mode in ("1", "LA", "La"):
-        return np.asarray(image.convert("L"))
-    plain = image.mode in ("L", "I", "F") or image.mode.startswith("I;16")
-    return np.asarray(image if plain else image.convert("RGB"))
+def _moment(profile: Floats) -> float:
+    """How much more lies behind the middle than before it; 0 where that is rounding."""
+    lever = np.arange(len(profile)) - (len(profile) - 1) / 2
+    moment = float(lever @ profile)
+    return moment if abs(moment) > ROUNDING * float(np.abs(lever) @ np.abs(profile)) else 0.0
 
 
 def _reduced(plane: Array, factor: int) -> Floats32:
@@ -138,19 +178,6 @@ def _reduced(plane: Array, factor: int) -> Floats32:
         means = avg_pool2d(strip[None, None], factor, ceil_mode=True, count_include_pad=False)
         reduced[first : first + STRIP] = means[0, 0].numpy()
     return reduced
-
-
-def _in_unit_range(values: Floats32, dtype: np.dtype[Any]) -> Floats32:
-    if dtype == np.uint8:
-        return values / np.float32(255)
-    low, high = float(values.min()), float(values.max())
-    if dtype.kind == "f" and low >= 0 and high <= 1:
-        return values
-    low, high = (float(q) for q in np.percentile(values, [BLACK, WHITE]))
-    if high <= low:
-        return np.zeros_like(values)
-    stretched: Floats32 = np.clip((values - np.float32(low)) / np.float32(high - low), 0, 1)
-    return stretched
 
 
 def _with_channels(values: Floats32, channels: int) -> Floats32:

@@ -8,10 +8,17 @@ from collections import Counter
 import numpy as np
 from skimage.measure import label as connected_components
 
-from ..arrays import Array, Floats32, Ints, Mask
+from ..arrays import Ints, Labels
+from ..labels import smooth_boundaries
 
-#: Of the dense CRF: probability that a label given is right, and mean-field iterations (pydensecrf's own example).
-CERTAINTY, CRF_ITERATIONS = 0.7, 5
+
+def finish(labels: Labels, fixed: Labels | None, radius: float, min_share: float) -> Labels:
+    """Smooth away what is narrower than a radius of one pixel or more, and small pieces; marked pixels stay."""
+    if radius >= 1:
+        labels = smooth_boundaries(labels, radius)
+    if fixed is None:
+        return remove_small(labels, min_share)[0]
+    return np.where(fixed >= 0, fixed, labels)
 
 
 def remove_small(labels: Ints, min_share: float = 0.02) -> tuple[Ints, tuple[int, ...]]:
@@ -19,19 +26,8 @@ def remove_small(labels: Ints, min_share: float = 0.02) -> tuple[Ints, tuple[int
 
     The smallest goes first; what it joins may be large enough then. Pieces hang together by 4-neighbours.
 
-    Parameters
-    ----------
-    labels : ndarray, (H, W)
-        Negative labels are in no region: they are not touched and take nothing.
-    min_share : float
-        Of the image's pixels, in [0, 1].
-
-    Returns
-    -------
-    labels : ndarray, (H, W)
-        With the numbers they had.
-    vanished : tuple of int
-        Regions that no longer have a pixel.
+    Negative labels are in no region: they are not touched and take nothing. Also return the numbers of regions that no
+    longer have a pixel.
     """
     _check_share(min_share)
     pieces = _pieces(labels)
@@ -44,55 +40,6 @@ def remove_small(labels: Ints, min_share: float = 0.02) -> tuple[Ints, tuple[int
     return cleaned, _vanished(labels, cleaned)
 
 
-def dense_crf(labels: Ints, image: Array, min_share: float = 0.02) -> tuple[Ints, tuple[int, ...]]:
-    """Let a dense CRF [1]_ decide about connected pieces below a share of the image, and smooth the boundaries.
-
-    As in the paper's experiments with many regions, by the optional `pydensecrf2`, with all settings of that library's
-    example [2]_. Pixels of small pieces are unknown: they may become any region that has a large piece. The others may
-    change as well. Pieces that are small even then go the way of `remove_small`.
-
-    Parameters
-    ----------
-    labels : ndarray, (H, W)
-        Without negative labels.
-    image : ndarray, (H, W, 3) of uint8
-    min_share : float
-
-    Returns
-    -------
-    labels, vanished
-        As of `remove_small`.
-
-    References
-    ----------
-    .. [1] P. Krähenbühl and V. Koltun, "Efficient inference in fully connected CRFs with Gaussian edge potentials",
-       NIPS 2011.
-    .. [2] github.com/lucasb-eyer/pydensecrf, `examples/inference.py`.
-    """
-    try:
-        from pydensecrf.densecrf import DenseCRF2D
-    except ImportError as error:
-        raise ImportError("dense_crf needs pydensecrf2: pip install pydensecrf2 (or use remove_small)") from error
-    _check_share(min_share)
-    if labels.min() < 0:
-        raise ValueError("labels must not be negative for dense_crf, whose pixels are all in some region")
-    if image.dtype != np.uint8 or image.shape != (*labels.shape, 3):
-        raise ValueError(f"image must be uint8 of shape {(*labels.shape, 3)}, got {image.dtype} of {image.shape}")
-    unknown = _small(labels, min_share)
-    known = np.unique(labels[~unknown])
-    if len(known) < 2:
-        return remove_small(labels, min_share)
-    height, width = labels.shape
-    field = DenseCRF2D(width, height, len(known))
-    field.setUnaryEnergy(_unary(np.searchsorted(known, labels[~unknown]), unknown.reshape(-1), len(known)))
-    field.addPairwiseGaussian(sxy=3, compat=3)
-    # A copy, because the library refuses arrays that are read-only, as pictures from files are.
-    field.addPairwiseBilateral(sxy=80, srgb=13, rgbim=image.copy(order="C"), compat=10)
-    decided = known[np.argmax(field.inference(CRF_ITERATIONS), axis=0)].reshape(labels.shape)
-    cleaned = remove_small(decided, min_share)[0]
-    return cleaned, _vanished(labels, cleaned)
-
-
 def _check_share(min_share: float) -> None:
     if not 0.0 <= min_share <= 1.0:
         raise ValueError(f"min_share must be a share of the image in [0, 1], got {min_share}")
@@ -102,12 +49,6 @@ def _pieces(labels: Ints) -> Ints:
     """Number the connected pieces from 1; 0 where labels are negative."""
     pieces: Ints = connected_components(np.maximum(labels, -1), background=-1, connectivity=1).astype(np.int64)
     return pieces
-
-
-def _small(labels: Ints, min_share: float) -> Mask:
-    pieces = _pieces(labels)
-    small: Mask = np.bincount(pieces.ravel())[pieces] < min_share * labels.size
-    return small
 
 
 def _vanished(before: Ints, after: Ints) -> tuple[int, ...]:
@@ -177,11 +118,3 @@ def _root(owner: list[int], piece: int) -> int:
         owner[piece] = owner[owner[piece]]
         piece = owner[piece]
     return piece
-
-
-def _unary(numbers: Ints, unknown: Mask, count: int) -> Floats32:
-    """Return −log probabilities, (count, P): `CERTAINTY` for a known pixel's number, all alike where unknown."""
-    probability = np.full((count, len(unknown)), (1 - CERTAINTY) / (count - 1), dtype=np.float32)
-    probability[numbers, np.flatnonzero(~unknown)] = CERTAINTY
-    probability[:, unknown] = 1.0 / count
-    return -np.log(probability)

@@ -1,4 +1,4 @@
-"""Regions whose descriptors are alike are one."""
+"""How many regions a picture has: weakly linked parts of its affinity graph, those that are alike merged."""
 
 from __future__ import annotations
 
@@ -7,10 +7,32 @@ from typing import NamedTuple
 import numpy as np
 
 from ..arrays import Array, Floats, Ints
-from ..clustering import ROUNDING
+from ..clustering import ROUNDING, cut_by, spectrum
+from ..labels import relabel
+from .starts import SIGMA2, block_means, spread
 
-#: See `merge_alike`.
+#: Least distance of two regions, see `merge_alike`.
 SEPARATION = 8.0
+#: Parts of the graph whose eigenvalue is at least this are regions of their own.
+LINKED = 0.99
+
+
+def auto_start(
+    descriptors: Array, kmax: int, rng: np.random.Generator, threshold: float = SEPARATION, grid: int = 32
+) -> Ints:
+    """Return starting regions 0..K−1 with K chosen, 1 to `kmax`: a normalised cut into weakly linked parts.
+
+    A graph falls into as many parts as its normalised affinity has eigenvalues of 1, and parts that hang together by
+    little have eigenvalues near 1: `LINKED` says how near. Of the regions that this gives, those whose descriptors are
+    alike are merged (`merge_alike`), such as the two ends of a gradual change.
+    """
+    points = block_means(descriptors, kmax, grid)
+    size = float(np.square(points).sum(axis=1).mean())
+    if kmax == 1 or size == 0:
+        return np.zeros(descriptors.shape[1:], np.int64)
+    values, vectors = spectrum(points, kmax, SIGMA2 * size)
+    clusters = cut_by(vectors[:, : max(1, int((values >= LINKED).sum()))], rng)
+    return relabel(merge_alike(descriptors, spread(descriptors, points, clusters), threshold))[0]
 
 
 class _Moments(NamedTuple):
@@ -27,16 +49,7 @@ def merge_alike(descriptors: Array, labels: Ints, threshold: float = SEPARATION)
     A uniformly filled stretch of descriptors that is cut in two anywhere comes to at most 6, a Gaussian cut in the
     middle to 3.5; two Gaussians four standard deviations apart come to 8.
 
-    Parameters
-    ----------
-    descriptors : ndarray, (D, H, W)
-    labels : ndarray, (H, W)
-    threshold : float
-
-    Returns
-    -------
-    ndarray, (H, W)
-        The number of merged regions is the larger one's; nothing is renumbered.
+    Merged regions have the larger one's number; nothing is renumbered.
     """
     moments = {int(i): _moments_of(descriptors[:, labels == i]) for i in np.unique(labels[labels >= 0])}
     owner = np.arange(int(labels.max()) + 1)

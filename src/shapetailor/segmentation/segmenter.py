@@ -5,62 +5,39 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from math import isqrt
-from typing import Any, Literal, Protocol, Self, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from .. import labels as maps
-from ..arrays import Floats32, Labels
-from ..evolution.config import EvolutionConfig
-from ..evolution.evolve import Callback, evolve
-from ..network.checkpoint import load_model
-from ..network.two_level import TwoLevels, averaged
+from ..arrays import Array, Labels
+from ..evolution import Callback, EvolutionConfig, evolve
+from ..network.checkpoint import read_model
+from ..network.describer import Describer, Descriptors
+from ..network.two_level import TwoLevels, describe, describe_whole
 from . import starts
-from .canvas import as_picture
-from .cleanup import remove_small
-from .pose import Frame, frame_of
+from .canvas import Canvas, canvas_of
+from .cleanup import finish
+from .region_count import auto_start
 from .result import Segmentation
+from .usage import Usage
 
-Start = Literal["best", "ncut", "kmeans", "boxes"]
+Start = Literal["ncut", "kmeans", "boxes"]
 
-#: Larger pictures have blocks small enough, and are not described in several positions of the grid of blocks.
-FINE_PIXELS = 2**20
-#: How regions move where a second network says where boundaries lie (`levels`): by up to 8 pixels at once.
-SHARP = EvolutionConfig(iterations=2, reach=5, move=4.0, locality=0.1875, rim=2, likeness=4.0)
-#: The same from regions that may be far from right, where means of the whole region pull boundaries over a distance.
-FAR = EvolutionConfig(iterations=40, reach=5, move=4.0, likeness=4.0)
-#: How regions move by one network on blocks of pixels.
-ALONE = EvolutionConfig(likeness=4.0)
 #: Most regions that `regions="auto"` looks for.
 MOST_REGIONS = 8
 #: Pixels to work on, at most, unless more are asked for. The shipped model takes about 3.5 GB for so many.
 MAX_PIXELS = 2**22
 
 
-class Describer(Protocol):
-    """What computes descriptors: an `STDNN`, or any module that has these.
+class _Described(NamedTuple):
+    """A picture as the evolution takes it."""
 
-    It may have `STDNN.compact`, if it works on blocks, and `STDNN.warm`, if first guesses save it time.
-    """
-
-    @property
-    def image_channels(self) -> int:
-        """Channels of the pictures that `prepare` takes."""
-
-    @property
-    def stride(self) -> int:
-        """Side of the blocks of pixels it works on; 0 where it looks beyond regions and wants whole images."""
-
-    def prepare(self, image: Tensor) -> Tensor:
-        """Preprocess whole pictures (1, C, H, W) with values in 0..1."""
-
-    def rescaled(self, resolution: int) -> Self:
-        """Return the same for pictures of another longest side."""
-
-    def __call__(self, image: Tensor, labels: Tensor) -> Tensor:
-        """Prepared pictures and labels (1, H, W) in, descriptors (1, D, H, W) out; zero where labels are negative."""
+    image: Tensor
+    descriptors: Descriptors
+    radius: float  # what is narrower than this was never resolved
 
 
 class Segmenter:
@@ -75,6 +52,8 @@ class Segmenter:
         Larger pictures are reduced for the work, by averaging blocks of 2×2, 3×3, … pixels. The label map has the full
         size again, with boundaries in steps of a block; what a callback sees, and the descriptors that may be returned,
         have the reduced size. Memory and time grow in proportion: 2**24 (4096²) take about 11 GB.
+    usage : Usage, optional
+        How the network is used; a model's file says it.
 
     Examples
     --------
@@ -85,10 +64,17 @@ class Segmenter:
     ((64, 64), 2)
     """
 
-    def __init__(self, net: Describer, device: str | torch.device = "cpu", max_pixels: int = MAX_PIXELS) -> None:
+    def __init__(
+        self,
+        net: Describer,
+        device: str | torch.device = "cpu",
+        max_pixels: int = MAX_PIXELS,
+        usage: Usage | None = None,
+    ) -> None:
         if max_pixels < 1:
             raise ValueError(f"max_pixels must be at least 1, got {max_pixels}")
         self.net, self.device, self.max_pixels = net, torch.device(device), max_pixels
+        self.usage = usage or Usage.usual(net.stride, net.fine is not None)
         if isinstance(net, nn.Module):
             net.to(device).eval()
 
@@ -100,12 +86,17 @@ class Segmenter:
         max_pixels: int = MAX_PIXELS,
     ) -> Segmenter:
         """Load a shipped model by its name ("texture"), or a model file."""
-        return cls(load_model(name_or_path)[0], device, max_pixels)
+        model = read_model(name_or_path)
+        try:
+            usage = Usage.from_dict(model.usage) if model.usage else None
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"{name_or_path}: what it says of its usage cannot be understood: {error}") from error
+        return cls(model.net, device, max_pixels, usage)
 
     @property
     def evolution(self) -> EvolutionConfig:
-        """How regions move unless `segment` is told otherwise, on pictures of up to 1024² and from its own start."""
-        return _usual(self.net, getattr(self.net, "fine", None) is not None, far=False)
+        """How regions move unless `segment` is told otherwise, on ordinary pictures and from its own start."""
+        return self.usage.near
 
     def segment(
         self,
@@ -135,9 +126,8 @@ class Segmenter:
             Regions to start from, numbered from 0.
         scribbles : H×W integers, optional
             Marked pixels, which keep their region; −1 is unmarked.
-        start : {"ncut", "kmeans", "best", "boxes"}
-            Where to start from otherwise: a normalised cut or k-means of whole-image descriptors, whichever of these
-            two has the lower energy, or the paper's boxes.
+        start : {"ncut", "kmeans", "boxes"}
+            Where to start from otherwise: a normalised cut or k-means of whole-image descriptors, or the paper's boxes.
         iterations : int, optional
             Of the evolution, at most; else the model's own number for such a start and picture. 0 leaves the start.
         evolution : EvolutionConfig, optional
@@ -161,100 +151,76 @@ class Segmenter:
             raise ValueError(f"start must be one of {get_args(Start)}, got {start!r}")
         if iterations is not None and evolution is not None:
             raise ValueError("give iterations or an evolution, which has its own; got both")
-        picture = as_picture(image, self.net.image_channels, self.max_pixels)
+        canvas = canvas_of(image, self.net.image_channels, self.net.stride, self.max_pixels, self.usage.intensity)
         marks = None if scribbles is None else maps.from_scribbles(scribbles)
         first = None if init is None else _as_start(init)
         count = _count(regions, first, marks)
-        frame = frame_of(picture.values, self.net.stride)
-        values = frame.picture(picture.values)
-        fixed = None if marks is None else frame.labels(picture.reduce_marks(marks, "scribbles"))
-        given = None if first is None else frame.labels(picture.reduce_labels(first, "init"))
-        net = self.net.rescaled(max(values.shape[1:]))
+        fixed = None if marks is None else canvas.marks_in(marks, "scribbles")
+        given = None if first is None else canvas.labels_in(first, "init")
+        config = evolution or self._evolution(canvas, given is not None or start == "boxes", iterations)
+
+        net = self.net.rescaled(max(canvas.values.shape[1:]))
+        picture = torch.from_numpy(canvas.values)[None].to(self.device)
         with torch.no_grad():
-            prepared = net.prepare(torch.from_numpy(values)[None].to(self.device))
-        small = values[0].size <= FINE_PIXELS
-        fine = getattr(net, "fine", None) if small else None
-        config = evolution or _usual(net, fine is not None, far=given is not None or start == "boxes")
-        if iterations is not None:
-            config = replace(config, iterations=iterations)
-        several = net.stride > 1 and config.iterations > 0 and small
-        whole = self._whole(net, prepared, fine=several) if given is None or several else None
+            prepared = net.prepare(picture)
+        positions = self.usage.positions if self._is_fine(canvas) and config.iterations else 1
+        whole = describe_whole(net, prepared, positions) if given is None or positions > 1 else None
         if given is None:
             assert whole is not None
-            given, count = _start(whole, count, fixed, start, np.random.default_rng(seed))
-        watch = None if callback is None else _unframed(callback, frame)
-        if fine is not None and whole is not None and several:
-            levels = TwoLevels(fine, len(whole))
-            joined = levels.prepare(torch.from_numpy(values)[None].to(self.device), torch.from_numpy(whole))
-            run = evolve(joined, given, levels, config, fixed=fixed, align=fine.stride, seen=values, callback=watch)
-            labels = _finish(run.labels, fixed, fine.stride, min_share)
-        else:
-            if not several:
-                whole = None  # descriptors of all pixels are the largest thing there is
-            run = evolve(prepared, given, net, config, fixed=fixed, align=net.stride, seen=values, callback=watch)
-            labels = run.labels
-            if whole is not None and not config.likeness:
-                labels = starts.snap(whole, labels, config.reach * net.stride)
-            labels = _finish(labels, fixed, net.stride / 2, min_share)
-        full = picture.restore_labels(frame.undo(labels))
+            given, count = _start(whole[0].cpu().numpy(), count, fixed, start, np.random.default_rng(seed))
+        described = _describe(net, picture, prepared, whole if positions > 1 else None)
+        del whole  # descriptors of all pixels are the largest thing there is
+        watch = None if callback is None else _upright(callback, canvas)
+        run = evolve(
+            described.image, given, described.descriptors, config, fixed=fixed, seen=canvas.values, callback=watch
+        )
+        labels = finish(run.labels, fixed, described.radius, min_share)
+        full = canvas.labels_out(labels)
         if marks is not None:
             full = np.where(marks >= 0, marks, full)
-        present = set(np.unique(full if marks is not None or frame.zoom > 1 else labels).tolist())
         return Segmentation(
             labels=full,
             energy=run.energy,
             iterations=run.iterations,
             converged=run.converged,
-            vanished=tuple(sorted(set(range(count)) - present)),
-            descriptors=frame.undo(self._describe(net, prepared, labels)) if return_descriptors else None,
-            image=picture.original,
+            vanished=_missing(full, count),
+            descriptors=self._final_descriptors(net, prepared, labels, canvas) if return_descriptors else None,
+            image=canvas.original,
             seed=seed,
         )
 
-    def _whole(self, net: Describer, prepared: Tensor, fine: bool) -> Floats32:
-        """Descriptors (D, H, W) of the whole picture as one region; with `fine`, in four positions of the blocks."""
+    def _is_fine(self, canvas: Canvas) -> bool:
+        """Whether a picture is small enough for all that the model has."""
+        return bool(canvas.values[0].size <= self.usage.fine_pixels)
 
-        def describe(picture: Tensor) -> Tensor:
-            return torch.from_numpy(self._describe(net, picture, np.zeros(picture.shape[2:], np.int64)))[None]
+    def _evolution(self, canvas: Canvas, far: bool, iterations: int | None) -> EvolutionConfig:
+        """How regions move by default."""
+        usage = self.usage
+        config = usage.coarse if not self._is_fine(canvas) else usage.far if far else usage.near
+        return config if iterations is None else replace(config, iterations=iterations)
 
-        found = averaged(describe, prepared, net.stride) if fine else describe(prepared)
-        whole: Floats32 = found[0].numpy()
-        return whole
-
-    def _describe(self, net: Describer, prepared: Tensor, labels: Labels) -> Floats32:
-        """Descriptors (D, H, W) of all pixels."""
-        maps = torch.from_numpy(labels)[None].to(self.device)
-        with torch.no_grad():
-            if net.stride <= 1 or not hasattr(net, "compact"):
-                found: Floats32 = net(prepared, maps)[0].cpu().numpy()
-                return found
-            rows, row_of_pixel = (each.cpu() for each in net.compact(prepared, maps))
-        # Channel by channel: the network's own way from blocks to pixels takes several times the memory.
-        pixels = np.empty((rows.shape[1], *labels.shape), np.float32)
-        for channel, values in zip(pixels, rows.T.contiguous(), strict=True):
-            channel[...] = values[row_of_pixel[0]].numpy()
-        return pixels
+    def _final_descriptors(self, net: Describer, prepared: Tensor, labels: Labels, canvas: Canvas) -> Array:
+        """Descriptors (D, H, W) of the final regions by the first network."""
+        found = describe(net, prepared, torch.from_numpy(labels)[None].to(self.device))
+        return canvas.upright(found[0].cpu().numpy())
 
 
-def _usual(net: Describer, both: bool, far: bool) -> EvolutionConfig:
-    """How regions move by default: by both networks, by one on blocks of pixels, or as in the paper."""
-    if both:
-        return FAR if far else SHARP
-    return ALONE if net.stride > 1 else EvolutionConfig()
+def _describe(net: Describer, picture: Tensor, prepared: Tensor, whole: Tensor | None) -> _Described:
+    """Join both networks where there are two, and the first one's descriptors of the whole picture."""
+    if whole is None or net.fine is None:
+        return _Described(prepared, net.descriptors, net.stride / 2)
+    levels = TwoLevels(net.fine, whole.shape[1])
+    return _Described(levels.prepare(picture, whole[0]), levels.descriptors, levels.stride)
 
 
-def _unframed(callback: Callback, frame: Frame) -> Callback:
+def _upright(callback: Callback, canvas: Canvas) -> Callback:
     """Show a callback the regions as the picture lies."""
-    return lambda iteration, labels, energy: callback(iteration, frame.undo(labels), energy)
+    return lambda iteration, labels, energy: callback(iteration, canvas.upright(labels), energy)
 
 
-def _finish(labels: Labels, fixed: Labels | None, radius: float, min_share: float) -> Labels:
-    """Smooth away what is narrower than a radius of one pixel or more, and small pieces; marked pixels stay."""
-    if radius >= 1:
-        labels = maps.smooth_boundaries(labels, radius)
-    if fixed is None:
-        return remove_small(labels, min_share)[0]
-    return np.where(fixed >= 0, fixed, labels)
+def _missing(labels: Labels, count: int) -> tuple[int, ...]:
+    """Regions that were asked for but have no pixel."""
+    return tuple(np.flatnonzero(np.bincount(labels.ravel(), minlength=count)[:count] == 0).tolist())
 
 
 def _as_start(init: Any) -> Labels:
@@ -281,13 +247,13 @@ def _count(regions: int | str | None, init: Labels | None, scribbles: Labels | N
 
 
 def _start(
-    whole: Floats32, count: int, fixed: Labels | None, start: Start, rng: np.random.Generator
+    whole: Array, count: int, fixed: Labels | None, start: Start, rng: np.random.Generator
 ) -> tuple[Labels, int]:
     """Regions to start from, and how many were asked for."""
     if fixed is not None:
         return starts.scribble_start(whole, fixed), count
     if count == 0:
-        chosen = starts.auto_start(whole, MOST_REGIONS, rng)
+        chosen = auto_start(whole, MOST_REGIONS, rng)
         count = int(chosen.max()) + 1
         if start == "ncut":
             return chosen, count
@@ -295,11 +261,4 @@ def _start(
         return np.zeros(whole.shape[1:], np.int64), 1
     if start == "boxes":
         return maps.boxes(whole.shape[1:], count, per_side=max(8, isqrt(count - 1) + 1)), count
-    candidates = []
-    if start in ("best", "ncut"):
-        candidates.append(starts.ncut_start(whole, count, rng))
-    if start in ("best", "kmeans"):
-        candidates.append(starts.kmeans_start(whole, count, rng))
-    if len(candidates) == 1:
-        return candidates[0], count
-    return min(candidates, key=lambda labels: starts.within_energy(whole, labels)), count
+    return (starts.ncut_start if start == "ncut" else starts.kmeans_start)(whole, count, rng), count

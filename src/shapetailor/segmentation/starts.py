@@ -13,16 +13,12 @@ import torch
 from torch.nn.functional import adaptive_avg_pool2d
 
 from ..arrays import Array, Floats, Ints
-from ..clustering import cut_by, kmeans, nearest, normalised_cut, spectrum
-from ..labels import dilate, relabel
-from .region_count import SEPARATION, merge_alike
+from ..clustering import kmeans, nearest, normalised_cut
 
 #: Pixels handled at once where a table of distances is made.
 CHUNK = 2**20
 #: Squared distance at which the affinity of two descriptors of unit norm has fallen to 1/e.
 SIGMA2 = 0.1
-#: Parts of the affinity's graph whose eigenvalue is at least this are regions of their own (docs/accuracy.md).
-LINKED = 0.99
 
 
 def region_means(descriptors: Array, labels: Ints, regions: int | None = None) -> Floats:
@@ -52,66 +48,26 @@ def assign(descriptors: Array, means: Array) -> Ints:
     return labels.reshape(shape)
 
 
-def within_energy(descriptors: Array, labels: Ints) -> float:
-    """Return Σ_i Σ_{x ∈ R_i} ‖F(x) − a_i‖²: the data term of `eq:mulregions` for given descriptors."""
-    means = region_means(descriptors, labels)
-    inside = labels >= 0
-    area = np.bincount(labels[inside], minlength=len(means))[:, None]
-    # Σ‖F‖² − Σ_i |R_i| ‖a_i‖², in double precision, so that no table of every pixel's mean is needed.
-    squares = sum(float(values @ values) for values in (channel[inside].astype(np.float64) for channel in descriptors))
-    return max(0.0, squares - float(np.sum(area * np.square(means), where=area > 0)))
-
-
 def kmeans_start(descriptors: Array, regions: int, rng: np.random.Generator, n_init: int = 8, grid: int = 64) -> Ints:
     """Cluster the descriptors into regions by k-means (the paper's start for several regions).
 
-    Parameters
-    ----------
-    descriptors : ndarray, (D, H, W)
-    regions : int
-        At most as many come out; fewer where the descriptors have fewer distinct values.
-    rng : numpy.random.Generator
-    n_init : int
-        Seedings tried; the least sum of squares wins.
-    grid : int
-        Block means a side that are clustered, at most.
+    At most `regions` come out; fewer where the descriptors have fewer distinct values. `n_init` seedings are tried. At
+    most `grid` block means along each side are clustered.
     """
-    points = _block_means(descriptors, regions, grid)
+    points = block_means(descriptors, regions, grid)
     clusters = kmeans(points, regions, rng, n_init)
-    return _spread(descriptors, points, clusters)
+    return spread(descriptors, points, clusters)
 
 
 def ncut_start(
     descriptors: Array, regions: int, rng: np.random.Generator, n_init: int = 8, grid: int = 32, sigma2: float = SIGMA2
 ) -> Ints:
-    """Cluster the descriptors into regions by a normalised cut.
+    """Cluster the descriptors into regions by a normalised cut; arguments as of `kmeans_start` and `normalised_cut`.
 
-    Parameters
-    ----------
-    descriptors, regions, rng, n_init
-        As for `kmeans_start`.
-    grid : int
-        Block means a side, at most. The cost grows with its sixth power; 32 take 0.15 s.
-    sigma2 : float
-        As for `normalised_cut`. The default is for descriptors of unit norm.
+    The cost grows with the sixth power of `grid`; 32 take 0.15 s.
     """
-    points = _block_means(descriptors, regions, grid)
-    return _spread(descriptors, points, normalised_cut(points, regions, rng, n_init, sigma2))
-
-
-def snap(descriptors: Array, labels: Ints, reach: int) -> Ints:
-    """Give each pixel near a boundary to the region with the nearest mean, of those at most `reach` pixels away."""
-    numbers = np.unique(labels[labels >= 0])
-    means = region_means(descriptors, labels)
-    best = np.full(labels.shape, np.inf)
-    snapped = labels.copy()
-    for number in numbers.tolist():
-        near = dilate(labels == number, reach) & (labels >= 0)
-        distance = np.square(descriptors[:, near] - means[number][:, None].astype(descriptors.dtype)).sum(axis=0)
-        nearer = distance < best[near]
-        places = np.flatnonzero(near)[nearer]
-        best.flat[places], snapped.flat[places] = distance[nearer], number
-    return snapped
+    points = block_means(descriptors, regions, grid)
+    return spread(descriptors, points, normalised_cut(points, regions, rng, n_init, sigma2))
 
 
 def scribble_start(descriptors: Array, scribbles: Ints) -> Ints:
@@ -120,25 +76,7 @@ def scribble_start(descriptors: Array, scribbles: Ints) -> Ints:
     return np.where(scribbles >= 0, scribbles, alike)
 
 
-def auto_start(
-    descriptors: Array, kmax: int, rng: np.random.Generator, threshold: float = SEPARATION, grid: int = 32
-) -> Ints:
-    """Return starting regions 0..K−1 with K chosen, 1 to `kmax`: a normalised cut into weakly linked parts.
-
-    A graph falls into as many parts as its normalised affinity has eigenvalues of 1, and parts that hang together by
-    little have eigenvalues near 1: `LINKED` says how near. Of the regions that this gives, those whose descriptors are
-    alike are merged (`merge_alike`), such as the two ends of a gradual change.
-    """
-    points = _block_means(descriptors, kmax, grid)
-    size = float(np.square(points).sum(axis=1).mean())
-    if kmax == 1 or size == 0:
-        return np.zeros(descriptors.shape[1:], np.int64)
-    values, vectors = spectrum(points, kmax, SIGMA2 * size)
-    clusters = cut_by(vectors[:, : max(1, int((values >= LINKED).sum()))], rng)
-    return relabel(merge_alike(descriptors, _spread(descriptors, points, clusters), threshold))[0]
-
-
-def _block_means(descriptors: Array, regions: int, grid: int) -> Floats:
+def block_means(descriptors: Array, regions: int, grid: int) -> Floats:
     """Check the arguments of a start and return at most grid² block means as (P, D), ordered by their values."""
     if descriptors.ndim != 3 or descriptors.size == 0:
         raise ValueError(f"descriptors must be (D, H, W) with at least one pixel, got shape {descriptors.shape}")
@@ -159,6 +97,6 @@ def _block_means(descriptors: Array, regions: int, grid: int) -> Floats:
     return np.ascontiguousarray(points[np.argsort(key, kind="stable")])
 
 
-def _spread(descriptors: Array, points: Floats, clusters: Ints) -> Ints:
+def spread(descriptors: Array, points: Floats, clusters: Ints) -> Ints:
     """Give every pixel to the nearest mean of the clustered points."""
     return assign(descriptors, region_means(points.T[:, None], clusters[None]))

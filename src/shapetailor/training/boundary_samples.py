@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from ..evolution.local_means import local_means
 from ..evolution.region_shape import LEAST_CORE
 from ..network.stdnn import STDNN
-from ..network.two_level import averaged
+from ..network.two_level import describe_whole
 from .augmentation import Batches, displaced
 
 #: Share of the samples whose regions are the first network's.
@@ -166,13 +166,7 @@ class PairMaker:
 
     def _described(self, images: Tensor) -> Tensor:
         """The first network's descriptors of whole pictures, as `Segmenter` starts from them."""
-
-        def describe(picture: Tensor) -> Tensor:
-            whole = torch.zeros(len(picture), *picture.shape[2:], dtype=torch.long, device=picture.device)
-            found: Tensor = self.first(picture, whole)
-            return found
-
-        return averaged(describe, self.first.prepare(images), self.first.stride)
+        return describe_whole(self.first, self.first.prepare(images), 2)
 
     def _found(self, images: Tensor, truths: Tensor) -> Tensor:
         """Regions by the nearest of the true regions' means, a little smoothed: named as the true ones are."""

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..arrays import Array, Ints, Mask
+from ..arrays import Array, Ints
 from ..datasets import FolderDataset, Sample, SyntheticMultiRegion
 from ..datasets.mosaics import Textures as Samples
+from ..labels import largest_rectangle
 
 #: Texture rectangles are looked for on a grid of this many cells a side, and are at least this many cells wide.
 CELLS = 32
@@ -93,9 +94,10 @@ class Corpus:
             for region in range(int(truth.max()) + 1):
                 outside = (truth != region).float()[None, None]
                 inside = F.max_pool2d(outside, cell)[0, 0] == 0  # cells that lie in the region entirely
-                rectangle = greatest_rectangle(inside.numpy())
-                if min(rectangle[2:]) >= MIN_CELLS:
-                    found.append([number, *(cell * each for each in rectangle)])
+                rows, columns = largest_rectangle(inside.numpy())
+                height, width = rows.stop - rows.start, columns.stop - columns.start
+                if min(height, width) >= MIN_CELLS:
+                    found.append([number, *(cell * each for each in (rows.start, columns.start, height, width))])
         return np.array(found, np.int64).reshape(-1, 5)
 
 
@@ -158,25 +160,6 @@ def _chosen(count: int, most: int | None, seed: int) -> list[int]:
         return list(range(count))
     chosen: list[int] = np.random.default_rng([6, seed]).choice(count, most, replace=False).tolist()
     return sorted(chosen)
-
-
-def greatest_rectangle(inside: Mask) -> tuple[int, int, int, int]:
-    """Return top, left, height and width of the rectangle of the greatest area that is all True.
-
-    >>> greatest_rectangle(np.array([[0, 1, 1], [0, 1, 1], [1, 1, 0]], bool))
-    (0, 1, 2, 2)
-    """
-    rows, columns = inside.shape
-    sums = np.pad(inside.cumsum(0).cumsum(1), ((1, 0), (1, 0)))  # of all cells above and to the left
-    best = (0, 0, 0, 0)
-    for height in range(1, rows + 1):
-        for width in range(best[2] * best[3] // height + 1, columns + 1):
-            count = sums[height:, width:] - sums[:-height, width:] - sums[height:, :-width] + sums[:-height, :-width]
-            full = np.argwhere(count == height * width)
-            if not len(full):
-                break
-            best = (int(full[0, 0]), int(full[0, 1]), height, width)
-    return best
 
 
 def _resized(image: Array, size: int) -> Tensor:

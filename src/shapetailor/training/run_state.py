@@ -103,7 +103,7 @@ def require_same_run(path: Path, before: Mapping[str, Any], now: Mapping[str, An
     old, new = dict(_leaves(before)), dict(_leaves(json.loads(json.dumps(now))))  # tuples become lists, as on disk
     changed = [f"{key}: {old.get(key)} → {new.get(key)}" for key in sorted(old | new) if old.get(key) != new.get(key)]
     if changed:
-        raise ValueError(f"{path} belongs to another training and cannot be resumed; changed are " + "; ".join(changed))
+        raise ValueError(f"{path} belongs to another run and cannot be resumed; changed are " + "; ".join(changed))
 
 
 def probe(out: Path, net: Module) -> None:

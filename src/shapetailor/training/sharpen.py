@@ -27,13 +27,15 @@ from ..io.files import atomic
 from ..loss import TEMPERATURE
 from ..network.checkpoint import load_model, model_path, save_model
 from ..network.stdnn import STDNN, STDNNConfig
-from ..segmentation.segmenter import SHARP
+from ..segmentation.usage import Usage
 from .augmentation import Batches
 from .boundary_samples import PairMaker, Pairs, deviation
 from .corpus import Corpus, Data, data_name, read_corpus
 from .progress import counter
 from .run_state import probe, require_same_run, save_state, starting_state, state_path
 from .train import check_settings, learning_rate, recipe
+
+SHARP = Usage.usual(4, True).near
 
 #: A side of a boundary with fewer blocks than this weighs less.
 FEW = 30

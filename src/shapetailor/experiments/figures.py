@@ -1,0 +1,118 @@
+"""Figures of the results: sheets of label maps, and diagrams by matplotlib (the extra `plots`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from ..arrays import RGB8
+from ..datasets import Sample
+from ..drawing.overlay import as_rgb8, overlay
+from ..io.files import atomic
+from ..io.images import read_labels, write_image
+from ..metrics import align_labels
+from .context import Context
+from .results import COLUMNS, Results, as_text
+
+#: Pixels of a cell, of the gap between cells, of the head; and rows at most.
+SIDE, GAP, HEAD, MOST = 160, 6, 44, 6
+
+
+def add_examples(
+    context: Context, results: Results, samples: Sequence[Sample], shown: Mapping[str, str], name: str = "examples.png"
+) -> None:
+    """Draw the first samples with each method's label maps; `shown` is what `suite.compare` returns."""
+    rows = []
+    for sample in samples[:MOST]:
+        cells = [as_rgb8(sample.image), overlay(sample.image, sample.truths[0])]
+        for part in shown.values():
+            labels = read_labels(context.out / "labels" / part / f"{sample.name}.png")
+            cells.append(overlay(sample.image, align_labels(labels, sample.truths[0], ignore=-1)[0]))
+        rows.append(cells)
+    add_sheet(context, results, ["image", "truth", *shown], rows, name)
+
+
+def add_sheet(
+    context: Context,
+    results: Results,
+    heads: Sequence[str],
+    rows: Sequence[Sequence[RGB8]],
+    name: str = "examples.png",
+) -> None:
+    """Write images as a table with a head, and list the file in `results`."""
+    write_image(context.out / name, sheet(heads, rows))
+    results.pictures.append(name)
+
+
+def sheet(heads: Sequence[str], rows: Sequence[Sequence[RGB8]]) -> RGB8:
+    """Set images as a table with a head, all fitted into squares of one size."""
+    step = SIDE + GAP
+    page = Image.new("RGB", (step * len(heads) + GAP, HEAD + step * len(rows)), "white")
+    draw = ImageDraw.Draw(page)
+    font = ImageFont.load_default(size=12)
+    for column, head in enumerate(heads):
+        draw.multiline_text((GAP + step * column, 4), _wrapped(head, font), fill="black", font=font, spacing=1)
+    for row, images in enumerate(rows):
+        for column, each in enumerate(images):
+            cell = Image.fromarray(each)
+            scale = SIDE / max(cell.size)
+            size = max(1, round(scale * cell.width)), max(1, round(scale * cell.height))
+            page.paste(cell.resize(size, Image.Resampling.LANCZOS), (GAP + step * column, HEAD + step * row))
+    return np.asarray(page)
+
+
+def _wrapped(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont) -> str:
+    """Break a text into lines of at most a cell's width; Pillow's own font has no dashes."""
+    lines = [""]
+    for word in text.replace("–", "-").split():
+        longer = f"{lines[-1]} {word}".strip()
+        if font.getlength(longer) <= SIDE:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return "\n".join(lines).strip()
+
+
+def blank(results: Results, width: float, height: float) -> Any | None:
+    """Return an empty matplotlib figure; without matplotlib None, and a note in `results`."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        results.notes.append("No diagram: matplotlib is not installed (pip install shapetailor[plots]).")
+        return None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def save(context: Context, results: Results, drawn: Any, name: str) -> None:
+    """Write a matplotlib figure, and list the file in `results`."""
+    with atomic(context.out / name) as temporary:
+        drawn.savefig(temporary, dpi=120)
+    results.pictures.append(name)
+
+
+def add_bars(
+    context: Context, results: Results, columns: Sequence[str], name: str = "scores.png", log: bool = False
+) -> None:
+    """Draw a bar for each row, a panel for each column: measured ones in blue, the paper's in gray."""
+    drawn = blank(results, 2.6 + 2.6 * len(columns), 1.2 + 0.27 * len(results.rows))
+    if drawn is None:
+        return
+    panels = drawn.subplots(1, len(columns), sharey=True, squeeze=False)[0]
+    names = [f"{row.method} (paper)" if row.source == "paper" else row.method for row in results.rows]
+    colours = ["tab:blue" if row.source == "measured" else "lightgray" for row in results.rows]
+    for axes, column in zip(panels, columns, strict=True):
+        values = [row.values.get(column, float("nan")) for row in results.rows]
+        bars = axes.barh(range(len(names)), values, color=colours)
+        axes.bar_label(bars, [as_text(value, digits=2) for value in values], padding=2, fontsize=7)
+        axes.set_title(COLUMNS.get(column, column), fontsize=9)
+        axes.margins(x=0.18, y=0.01)
+        axes.tick_params(labelsize=8)
+        if log:
+            axes.set_xscale("log")
+            axes.set_xlim(1, 1000 * max(values))  # room for the figures
+    panels[0].set_yticks(range(len(names)), names)
+    panels[0].invert_yaxis()
+    save(context, results, drawn, name)
