@@ -35,6 +35,11 @@ def corpus(images=3, channels=3, size=SIZE, seed=0):
     return Corpus(pictures, truths, tuple(f"image{i}" for i in range(images)))
 
 
+@pytest.fixture(autouse=True)
+def few_masks(monkeypatch):
+    monkeypatch.setattr(augment, "MASKS", 8)
+
+
 def test_a_sample_depends_on_seed_step_and_index_alone():
     first, second = Batches(corpus(), seed=5), Batches(corpus(), seed=5)
     whole = first(7, range(6))
@@ -59,17 +64,19 @@ def test_without_mosaics_and_perturbation_samples_are_the_images_with_their_trut
         assert torch.equal(truth, data.truths[matches.index(True)])
 
 
-def test_each_region_of_a_mosaic_shows_one_texture():
-    batch = Batches(corpus(images=4), seed=1)(0, range(30))
-    mosaics = [pair for pair in zip(batch.images, batch.truths, strict=True) if len(pair[1].unique()) > 2]
-    assert len(mosaics) >= 6  # the pictures themselves have two regions
-    for image, truth in mosaics:
+def test_each_region_of_a_mosaic_shows_one_texture(monkeypatch):
+    monkeypatch.setattr(augment, "MOSAIC_SHARE", 1.0)
+    batch = Batches(corpus(images=4), seed=1)(0, range(6))
+    shown = 0
+    for image, truth in zip(batch.images, batch.truths, strict=True):
         means = []
         for region in truth.unique():
             pixels = image[:, truth == region]
             assert torch.allclose(pixels, pixels[:, :1].expand_as(pixels), atol=1e-5)
             means.append(pixels[:, 0])
         assert all(not torch.allclose(a, b, atol=1e-3) for a, b in pairwise(means))
+        shown += len(means)
+    assert shown >= 12
 
 
 def test_textures_never_show_a_pixel_from_outside_their_rectangle():

@@ -24,10 +24,12 @@ SIZE = 16
 SCRIPT = """
 import sys
 import torch
+from shapetailor import augment
 from shapetailor.network import STDNNConfig
 from shapetailor.training import TrainConfig, train
 
 torch.set_num_threads(1)
+augment.MASKS = 4
 network = STDNNConfig(widths=(6, 3), scales=(1.0,), alpha=1.0, resolution=16)
 sizes = {"size": 16, "steps": int(sys.argv[3]), "batch": 4, "samples": 12}
 config = TrainConfig(network, **sizes, validate_every=2, validation_share=0.3)
@@ -95,11 +97,11 @@ GRADIENTS = SCRIPT.replace(
     'train(sys.argv[1], sys.argv[2], config, resume=True, device="cpu", progress=False)',
     """
 from safetensors.torch import save_file
-from shapetailor.training.augmentation import Batches
-from shapetailor.training.corpus import read_corpus
-from shapetailor.training.distributed import joined
-from shapetailor.training.sample_bank import fill_bank
-from shapetailor.training.train import batch_gradients, initial_network, validate, validation_blocks
+from shapetailor.augment import Batches
+from shapetailor.bank import fill_bank
+from shapetailor.corpus import read_corpus
+from shapetailor.processes import joined
+from shapetailor.training import batch_gradients, initial_network, validate, validation_blocks
 
 with joined("cpu") as processes:
     corpus = read_corpus(sys.argv[1], 16)
@@ -156,7 +158,7 @@ import sys
 
 for name in ("numba", "tqdm", "tifffile", "matplotlib", "skimage", "sklearn", "pyamg"):
     sys.modules[name] = None  # to import, and to importlib.util.find_spec, it is not there
-import shapetailor.cli.train
+import shapetailor.commands.train
 """ + SCRIPT.replace("progress=False", "progress=True")
 
 

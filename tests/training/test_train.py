@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
 from math import isclose
 
 import numpy as np
@@ -13,10 +12,10 @@ import torch
 from shapetailor.datasets import Sample
 from shapetailor.network.checkpoint import load_model
 from shapetailor.network.stdnn import STDNNConfig
+from shapetailor.training import augmentation as augment
+from shapetailor.training import train as training
 from shapetailor.training.run_state import State, load_state, save_state, state_path
 from shapetailor.training.train import TrainConfig, learning_rate, recipe, train
-
-training = import_module("shapetailor.training.train")  # the package's own `train` is the function
 
 SIZE = 16
 NETWORK = STDNNConfig(widths=(6, 3), scales=(1.0,), alpha=1.0, resolution=SIZE)
@@ -48,11 +47,18 @@ def timeless_log(out):
     return [{key: value for key, value in record.items() if key != "seconds"} for record in records]
 
 
+@pytest.fixture(autouse=True)
+def few_masks(monkeypatch):
+    monkeypatch.setattr(augment, "MASKS", 4)
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """Train once without interruption."""
+    before, augment.MASKS = augment.MASKS, 4
     out = tmp_path_factory.mktemp("finished") / "model.safetensors"
     run(out)
+    augment.MASKS = before
     return out
 
 

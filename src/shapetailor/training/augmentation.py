@@ -24,7 +24,7 @@ from ..datasets import random_regions
 from .corpus import Corpus
 
 MOSAIC_SHARE = 0.5
-#: Mosaic regions are drawn once each, coarsely, and turned at random; anew for each sample they would take too long.
+#: Mosaic regions are drawn once, coarsely, and turned at random; anew for each sample they would take too long.
 MASKS = 512
 #: Share of the photographs that are turned by any angle and enlarged, so that no corner is empty.
 TURNED_SHARE = 0.5
@@ -62,7 +62,8 @@ class Batches:
         self._groups = [np.array(group) for group in corpus.groups]
         textures = corpus.textures() if mosaics else np.zeros((0, 5), np.int64)
         self._textures = [textures[np.isin(textures[:, 0], group)] for group in self._groups]
-        self._masks: dict[int, Tensor] = {}
+        count = MASKS if max(map(len, self._textures)) > 1 else 0
+        self._masks = [_coarse_mask(corpus.size, seed, each).to(corpus.truths.device) for each in range(count)]
 
     def __call__(self, step: int, indices: range) -> Batch:
         """Return the samples `indices` of the batch of `step`."""
@@ -86,10 +87,7 @@ class Batches:
         return image, truth, perturbed_regions(truth, rng) if self.perturb else truth
 
     def _mosaic(self, textures: np.ndarray, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        number = int(rng.integers(MASKS))
-        if number not in self._masks:
-            self._masks[number] = _coarse_mask(self.corpus.size, self.seed, number).to(self.corpus.truths.device)
-        mask = _refined(self._masks[number], self.corpus.size)
+        mask = _refined(self._masks[int(rng.integers(len(self._masks)))], self.corpus.size)
         mask = _turned(mask, int(rng.integers(4)), bool(rng.integers(2)))
         regions = min(int(mask.max()) + 1, len(textures))
         mask = mask % regions
