@@ -1,7 +1,7 @@
 """The ways to solve the Poisson benchmark: ours, and what a user would pick instead.
 
-Every method starts from channels and label map, so that assembling, factoring and building hierarchies are part
-of its time. SuperLU and PyAMG run on one core, whatever there is.
+Every method starts from channels and label map: assembling, factoring and building hierarchies count. SuperLU and PyAMG
+use one core.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def graph_laplacian(labels: Array) -> sparse.csr_matrix:
 
 
 def _by_scale(problem: Problem, solver: Callable[[Any], Callable[[Array], Array]]) -> Array:
-    """Prepare ``I + αL`` once for each scale and solve for the columns that are wanted there."""
+    """Prepare ``I + αL`` once for each scale and solve for its channels."""
     laplacian = graph_laplacian(problem.labels)
     unit = sparse.identity(problem.labels.size)
     answer = np.empty((len(problem.alphas), *problem.channels.shape[1:]), np.float32)
@@ -63,12 +63,12 @@ def _by_scale(problem: Problem, solver: Callable[[Any], Callable[[Array], Array]
 
 
 def sparse_lu(problem: Problem, tol: float) -> Array:
-    """SciPy's `splu` as it comes: factor once for each scale, solve for all channels at once."""
+    """SciPy's `splu` with its defaults: factor once for each scale, solve for all channels at once."""
     return _by_scale(problem, lambda matrix: splu(matrix).solve)
 
 
 def symmetric_lu(problem: Problem, tol: float) -> Array:
-    """`splu` told what it could know: a symmetric, diagonally dominant matrix (SuperLU users' guide)."""
+    """`splu` with the options for symmetric, diagonally dominant matrices (SuperLU users' guide)."""
     options = {"SymmetricMode": True}
     return _by_scale(
         problem,
@@ -88,7 +88,7 @@ def algebraic_multigrid(problem: Problem, tol: float) -> Array:
 
 
 def torch_loop(problem: Problem, tol: float) -> Array:
-    """Conjugate gradients for all channels at once, in the torch operations that come to mind."""
+    """Conjugate gradients for all channels at once, in plain torch operations."""
     labels = torch.from_numpy(problem.labels)
     across = (labels[:, 1:] == labels[:, :-1]).float()
     down = (labels[1:] == labels[:-1]).float()
@@ -123,19 +123,11 @@ def torch_loop(problem: Problem, tol: float) -> Array:
 
 @dataclass(frozen=True)
 class Method:
-    """A way to solve, and how far it is taken.
+    """A way to solve. The alternatives do the same work in both cases, so that one is enough."""
 
-    Attributes
-    ----------
-    solve : (problem, tol) → answer
-    iterative : whether the tolerance matters
-    largest : the largest side it is run at, in each case; 0 is never. The alternatives do the same work in both
-        cases, so that one is enough.
-    """
-
-    solve: Callable[[Problem, float], Array]
-    iterative: bool
-    largest: dict[str, int]
+    solve: Callable[[Problem, float], Array]  # of problem and tolerance
+    iterative: bool  # whether the tolerance matters
+    largest: dict[str, int]  # the largest side it is run at, in each case; 0 is never
 
 
 def _limits(shared: int, distinct: int) -> dict[str, int]:

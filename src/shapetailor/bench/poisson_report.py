@@ -1,4 +1,4 @@
-"""The Poisson benchmark in words and tables, and its figures against the targets."""
+"""The report of the Poisson benchmark: tables, and its figures against the targets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .measure import NOTHING, text_table
 TARGET_SIZE, TARGET_SPEED = 256, {1: 40.0, 8: 30.0, 64: 20.0}
 #: Time per pixel may grow by so much from 256² to 2048²; peak memory may be so many times the input.
 TARGET_GROWTH_SIZE, TARGET_GROWTH, TARGET_MEMORY = 2048, 1.5, 6.0
-#: A tolerance that a user might name without looking at errors; ours is timed with it too.
+#: A usual tolerance; ours is timed with it too.
 PLAIN = 1e-3
 PLAIN_OURS = f"ours, tol {PLAIN:g}"
 
@@ -18,7 +18,7 @@ Data = dict[str, Any]
 
 
 def judge(data: Data) -> list[Data]:
-    """Compare what was measured with the targets; what was not measured is left out."""
+    """Compare what was measured with the targets."""
     verdicts = []
     for case, factor in _groups(data):
         fast, slow = (_seconds(data, case, factor, TARGET_SIZE, name) for name in ("ours", "splu"))
