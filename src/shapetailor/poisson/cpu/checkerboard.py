@@ -53,14 +53,27 @@ class Problem(NamedTuple):
     tol: float
 
 
-class Group(NamedTuple):
-    """Channels of the same α, which are solved for together."""
+class Groups(NamedTuple):
+    """Groups of channels of one α each; group g has ``channels[bounds[g] : bounds[g + 1]]``."""
 
     channels: Array
-    alpha: Any  # in the precision of x
-    rate: float  # as in `chebyshev.HalfSteps`
+    bounds: Array
+    alphas: Array  # from here on, one for each group
+    rates: Array  # rates, margins and omegas as in `chebyshev.HalfSteps`
+    margins: Array
+    omegas: Array
+    counts: Array  # most half-steps
+
+
+class Group(NamedTuple):
+    """One of the `Groups`."""
+
+    channels: Array
+    alpha: float
+    rate: float
     margin: float
-    omegas: Array  # all but the last half-step's
+    omegas: Array
+    count: int
 
 
 class State(NamedTuple):
@@ -98,34 +111,36 @@ def split(channels: Array) -> list[Array]:
     return parts + ([rest] if len(rest) == LANES - 1 else [rest[k : k + 1] for k in range(len(rest))])
 
 
-def solve(
-    problem: Problem, groups: Sequence[tuple[float, Array]], conductances: tuple[float, float], max_steps: int
-) -> tuple[int, float]:
-    """Solve groups of channels, each (α, channels); return the most half-steps and the worst relative residual."""
-    shape, dtype, regions = problem.x.shape[1:], problem.x.dtype, problem.sizes.size
-    if not regions:
-        problem.out[np.concatenate([channels for _, channels in groups])] = 0
+def plan(
+    groups: Sequence[tuple[float, Array]], conductances: tuple[float, float], tol: float, max_steps: int, dtype: Any
+) -> Groups:
+    """Plan the half-steps of groups, each (α, channels)."""
+    plans = [chebyshev.half_steps(alpha, *conductances, tol) for alpha, _ in groups]
+    counts = np.array([min(len(each.omegas) + 1, 2 * max_steps) for each in plans])
+    omegas = np.zeros((len(plans), counts.max()), dtype)
+    for row, each, count in zip(omegas, plans, counts, strict=True):
+        row[: count - 1] = each.omegas[: count - 1]
+    return Groups(
+        np.concatenate([channels for _, channels in groups]),
+        np.cumsum([0, *(len(channels) for _, channels in groups)]),
+        np.array([alpha for alpha, _ in groups], dtype),
+        np.array([each.rate for each in plans]),
+        np.array([each.margin for each in plans]),
+        omegas,
+        counts,
+    )
+
+
+def solve(problem: Problem, groups: Groups) -> tuple[int, float]:
+    """Solve for the groups' channels; return the most half-steps and the worst relative residual."""
+    if not problem.sizes.size:
+        problem.out[groups.channels] = 0
         return 0, 0.0
-    pitch, rows, size = layout(*shape)
+    pitch, rows, size = layout(*problem.x.shape[1:])
     times = 3 if problem.guess.size else 2  # u, b and, where regions stop at different times, kept
-    lanes = LANES if any(len(channels) > 1 for _, channels in groups) else 0
-    w, four, one = _scratch([(4, 5, size), (times, 4, lanes, size), (times, 4, 1, size)], dtype)
-    w[:, :4], w[:, 4], four[1], one[1] = 0, 1, 0, 0
-    raw, rest = np.zeros((2, *shape), dtype)
-    totals, squares = np.empty((2, LANES, regions))
-    use, limit = np.zeros((LANES, regions), np.bool_), np.empty(regions, np.int64)
-    results, weighed = [], None
-    for alpha, channels in groups:
-        plan = chebyshev.half_steps(alpha, *conductances, problem.tol)
-        omegas = plan.omegas[: 2 * max_steps - 1].astype(dtype)
-        group = Group(channels, dtype.type(alpha), plan.rate, plan.margin, omegas)
-        planes = four if len(channels) > 1 else one
-        state = State(pitch, rows, w, planes[0], planes[1], planes[-1], raw, rest, totals, squares, use, limit)
-        if alpha != weighed:
-            _weigh(problem.cx, problem.cy, pitch, group.alpha, w)
-            weighed = alpha
-        results.append(_solve(problem, group, state))
-    return max(steps for steps, _ in results), max(residual for _, residual in results)
+    lanes = LANES if len(groups.channels) > len(groups.alphas) else 0
+    w, four, one = _scratch([(4, 5, size), (times, 4, lanes, size), (times, 4, 1, size)], problem.x.dtype)
+    return _solve(problem, groups, pitch, rows, w, four, one)
 
 
 def _scratch(shapes: Sequence[tuple[int, ...]], dtype: Any) -> list[Array]:
@@ -306,17 +321,19 @@ def _centre(x: Array, other: Array, use: Array, spans: Array, means: Array, out:
 
 
 @njit(nogil=True, cache=True)
-def _limit(problem: Problem, group: Group, state: State, lane: int, rest_totals: Array, rest_squares: Array) -> None:
-    """Decide where to use the guess, whose residual has these moments; raise the regions' limits to what it takes."""
-    totals, squares, use, limit = state.totals[lane], state.squares[lane], state.use[lane], state.limit
-    for c in range(problem.sizes.size):
-        plain = squares[c] - totals[c] ** 2 / problem.sizes[c]
-        left = rest_squares[c] - rest_totals[c] ** 2 / problem.sizes[c]
+def _limit(
+    totals: Array, squares: Array, rest_totals: Array, rest_squares: Array, sizes: Array, tol: float,
+    rate: float, margin: float, most: int, use: Array, limit: Array,
+) -> None:  # fmt: skip
+    """From the moments of x and of a guess's residual: `use` the guess or not, and raise each region's `limit`."""
+    for c in range(sizes.size):
+        plain = squares[c] - totals[c] ** 2 / sizes[c]
+        left = rest_squares[c] - rest_totals[c] ** 2 / sizes[c]
         use[c] = left < plain
-        left, wanted = np.sqrt(max(min(left, plain), 0.0)), problem.tol * np.sqrt(squares[c])
+        left, wanted = np.sqrt(max(min(left, plain), 0.0)), tol * np.sqrt(squares[c])
         if left > wanted:
-            need = 1 + np.int64(np.ceil(np.arccosh(group.margin * left / wanted) / group.rate))
-            limit[c] = max(limit[c], min((need + EVEN - 1) // EVEN * EVEN, len(group.omegas) + 1))
+            need = 1 + np.int64(np.ceil(np.arccosh(margin * left / wanted) / rate))
+            limit[c] = max(limit[c], min((need + EVEN - 1) // EVEN * EVEN, most))
 
 
 @njit(nogil=True, cache=True)
@@ -329,7 +346,7 @@ def prepare(problem: Problem, group: Group, state: State) -> None:
     rest_totals, rest_squares = np.empty(problem.sizes.size), np.empty(problem.sizes.size)
     state.u[:] = 0
     state.rest[:] = 0
-    state.limit[:] = 0 if problem.guess.size else len(group.omegas) + 1
+    state.limit[:] = 0 if problem.guess.size else group.count
     for lane in range(len(group.channels)):
         channel = group.channels[lane]
         x, totals, use = problem.x[channel], state.totals[lane], state.use[lane]
@@ -337,7 +354,10 @@ def prepare(problem: Problem, group: Group, state: State) -> None:
         if problem.guess.size:
             _residual(x, problem.guess[channel], problem.cx, problem.cy, group.alpha, state.raw)
             _moments(state.raw.reshape(-1), problem.spans, rest_totals, rest_squares)
-            _limit(problem, group, state, lane, rest_totals, rest_squares)
+            _limit(
+                totals, state.squares[lane], rest_totals, rest_squares, problem.sizes, problem.tol,
+                group.rate, group.margin, group.count, use, state.limit,
+            )  # fmt: skip
             totals[:] = np.where(use, rest_totals, totals)
         means = totals / problem.sizes
         _centre(x.reshape(-1), state.raw.reshape(-1), use, problem.spans, means, state.rest.reshape(-1))
@@ -402,11 +422,33 @@ def _worst_residual(problem: Problem, group: Group, state: State) -> float:
 
 
 @njit(nogil=True, cache=True)
-def _solve(problem: Problem, group: Group, state: State) -> tuple[int, float]:
-    prepare(problem, group, state)
-    done, wanted = 0, -1
-    while wanted < state.limit.max():  # a region is read after its own number of half-steps, whatever others need
-        wanted = state.limit[state.limit > wanted].min()
-        done = run(group, state, done, wanted)
-        read(problem, group, state, wanted)
-    return wanted, _worst_residual(problem, group, state)
+def _solve(
+    problem: Problem, groups: Groups, pitch: int, rows: int, w: Array, four: Array, one: Array
+) -> tuple[int, float]:
+    """Solve group after group; `four` and `one` are memory for u, b and kept of four channels and of one."""
+    shape, regions = problem.x.shape[1:], problem.sizes.size
+    raw, rest = np.zeros(shape, problem.x.dtype), np.zeros(shape, problem.x.dtype)
+    totals, squares = np.empty((LANES, regions)), np.empty((LANES, regions))
+    use, limit = np.zeros((LANES, regions), np.bool_), np.empty(regions, np.int64)
+    w[:, :4], w[:, 4] = 0, 1
+    four[1], one[1] = 0, 0
+    most, worst, weighed = 0, 0.0, -1.0
+    for g in range(len(groups.alphas)):
+        group = Group(
+            groups.channels[groups.bounds[g] : groups.bounds[g + 1]], groups.alphas[g],
+            groups.rates[g], groups.margins[g], groups.omegas[g], groups.counts[g],
+        )  # fmt: skip
+        u, b, kept = (four[0], four[1], four[-1]) if len(group.channels) > 1 else (one[0], one[1], one[-1])
+        state = State(pitch, rows, w, u, b, kept, raw, rest, totals, squares, use, limit)
+        if group.alpha != weighed:
+            _weigh(problem.cx, problem.cy, pitch, group.alpha, w)
+            weighed = group.alpha
+        prepare(problem, group, state)
+        done, wanted = 0, -1
+        while wanted < limit.max():  # a region is read after its own number of half-steps, whatever others need
+            wanted = limit[limit > wanted].min()
+            done = run(group, state, done, wanted)
+            read(problem, group, state, wanted)
+        most = max(most, wanted)
+        worst = max(worst, _worst_residual(problem, group, state))
+    return most, worst

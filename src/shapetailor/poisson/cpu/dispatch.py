@@ -115,7 +115,8 @@ def _chebyshev(
     problem = checkerboard.Problem(
         x, np.empty((0, *grid.shape), x.dtype) if guess is None else guess, out, grid.cx, grid.cy, *grid.spans, tol
     )
-    half_steps, residual = checkerboard.solve(problem, groups, conductances, max_steps)
+    plan = checkerboard.plan(groups, conductances, tol, max_steps, x.dtype)
+    half_steps, residual = checkerboard.solve(problem, plan)
     return "chebyshev", ceil(half_steps / 2), float(residual)
 
 
