@@ -73,7 +73,7 @@ class Group(NamedTuple):
     rate: float
     margin: float
     omegas: Array
-    count: int
+    most: int
 
 
 class State(NamedTuple):
@@ -346,7 +346,7 @@ def prepare(problem: Problem, group: Group, state: State) -> None:
     rest_totals, rest_squares = np.empty(problem.sizes.size), np.empty(problem.sizes.size)
     state.u[:] = 0
     state.rest[:] = 0
-    state.limit[:] = 0 if problem.guess.size else group.count
+    state.limit[:] = 0 if problem.guess.size else group.most
     for lane in range(len(group.channels)):
         channel = group.channels[lane]
         x, totals, use = problem.x[channel], state.totals[lane], state.use[lane]
@@ -356,7 +356,7 @@ def prepare(problem: Problem, group: Group, state: State) -> None:
             _moments(state.raw.reshape(-1), problem.spans, rest_totals, rest_squares)
             _limit(
                 totals, state.squares[lane], rest_totals, rest_squares, problem.sizes, problem.tol,
-                group.rate, group.margin, group.count, use, state.limit,
+                group.rate, group.margin, group.most, use, state.limit,
             )  # fmt: skip
             totals[:] = np.where(use, rest_totals, totals)
         means = totals / problem.sizes
