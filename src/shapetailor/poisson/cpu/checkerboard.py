@@ -40,6 +40,7 @@ KEPT = 2**26
 _kept = local()
 
 
+# numba's cache files name these three classes: after renaming one, delete __pycache__.
 class Problem(NamedTuple):
     """Channels of one image, with its edges and regions."""
 
@@ -65,8 +66,8 @@ class Groups(NamedTuple):
     counts: Array  # most half-steps
 
 
-class Group(NamedTuple):
-    """One of the `Groups`."""
+class State(NamedTuple):
+    """A group on its way through `prepare`, `run` and `read`. Planes are (4, lanes, size)."""
 
     channels: Array
     alpha: float
@@ -74,11 +75,6 @@ class Group(NamedTuple):
     margin: float
     omegas: Array
     most: int
-
-
-class State(NamedTuple):
-    """A group on its way through `prepare`, `run` and `read`. Planes are (4, lanes, size)."""
-
     pitch: int
     rows: int
     w: Array  # (4, 5, size), the weights of B, and D⁻¹
@@ -337,7 +333,7 @@ def _limit(
 
 
 @njit(nogil=True, cache=True)
-def prepare(problem: Problem, group: Group, state: State) -> None:
+def prepare(problem: Problem, state: State) -> None:
     """Write the right-hand side to the planes, and to `limit` how many half-steps each region takes.
 
     It is x without the regions' means. Regions whose guess has a smaller residual than that take this residual, again
@@ -346,17 +342,17 @@ def prepare(problem: Problem, group: Group, state: State) -> None:
     rest_totals, rest_squares = np.empty(problem.sizes.size), np.empty(problem.sizes.size)
     state.u[:] = 0
     state.rest[:] = 0
-    state.limit[:] = 0 if problem.guess.size else group.most
-    for lane in range(len(group.channels)):
-        channel = group.channels[lane]
+    state.limit[:] = 0 if problem.guess.size else state.most
+    for lane in range(len(state.channels)):
+        channel = state.channels[lane]
         x, totals, use = problem.x[channel], state.totals[lane], state.use[lane]
         _moments(x.reshape(-1), problem.spans, totals, state.squares[lane])
         if problem.guess.size:
-            _residual(x, problem.guess[channel], problem.cx, problem.cy, group.alpha, state.raw)
+            _residual(x, problem.guess[channel], problem.cx, problem.cy, state.alpha, state.raw)
             _moments(state.raw.reshape(-1), problem.spans, rest_totals, rest_squares)
             _limit(
                 totals, state.squares[lane], rest_totals, rest_squares, problem.sizes, problem.tol,
-                group.rate, group.margin, group.most, use, state.limit,
+                state.rate, state.margin, state.most, use, state.limit,
             )  # fmt: skip
             totals[:] = np.where(use, rest_totals, totals)
         means = totals / problem.sizes
@@ -366,29 +362,29 @@ def prepare(problem: Problem, group: Group, state: State) -> None:
 
 
 @njit(nogil=True, cache=True)
-def run(group: Group, state: State, done: int, wanted: int) -> int:
+def run(state: State, done: int, wanted: int) -> int:
     """Go from `done` half-steps to `wanted`, the last with ω = 1; return how many the next call may go on from."""
     if wanted == 0:
         return 0
     u, kept, last = state.u, state.kept, wanted - 1
     if done:
         u[done % 2], u[3 - done % 2] = kept[0], kept[1]
-    _half_steps(u, state.b, state.w, state.pitch, state.rows, group.omegas[done:last], done % 2)
+    _half_steps(u, state.b, state.w, state.pitch, state.rows, state.omegas[done:last], done % 2)
     if wanted < state.limit.max():
         kept[0], kept[1] = u[last % 2], u[3 - last % 2]
-    _half_steps(u, state.b, state.w, state.pitch, state.rows, np.ones(1, group.omegas.dtype), last % 2)
+    _half_steps(u, state.b, state.w, state.pitch, state.rows, np.ones(1, state.omegas.dtype), last % 2)
     return last
 
 
 @njit(nogil=True, cache=True)
-def read(problem: Problem, group: Group, state: State, wanted: int) -> None:
+def read(problem: Problem, state: State, wanted: int) -> None:
     """Write the solution in regions of this limit: the iterate, the mean, and the guess where it was used.
 
     Smoothing keeps a region's sum, half-steps only to the tolerance. So the mean is put back such that the sum is exact
     to rounding.
     """
-    for lane in range(len(group.channels)):
-        channel = group.channels[lane]
+    for lane in range(len(state.channels)):
+        channel = state.channels[lane]
         _collect(state.u, lane, state.pitch, state.rest)
         rest, out = state.rest.reshape(-1), problem.out[channel].reshape(-1)
         guess = problem.guess[channel].reshape(-1) if problem.guess.size else rest
@@ -409,13 +405,13 @@ def read(problem: Problem, group: Group, state: State, wanted: int) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _worst_residual(problem: Problem, group: Group, state: State) -> float:
+def _worst_residual(problem: Problem, state: State) -> float:
     """The largest relative residual of the group's solutions."""
     worst, totals, squares = 0.0, np.empty(problem.sizes.size), np.empty(problem.sizes.size)
-    for lane in range(len(group.channels)):
-        channel, size = group.channels[lane], np.sum(state.squares[lane])
+    for lane in range(len(state.channels)):
+        channel, size = state.channels[lane], np.sum(state.squares[lane])
         if size > 0:
-            _residual(problem.x[channel], problem.out[channel], problem.cx, problem.cy, group.alpha, state.raw)
+            _residual(problem.x[channel], problem.out[channel], problem.cx, problem.cy, state.alpha, state.raw)
             _moments(state.raw.reshape(-1), problem.spans, totals, squares)
             worst = max(worst, np.sqrt(np.sum(squares) / size))
     return worst
@@ -434,21 +430,21 @@ def _solve(
     four[1], one[1] = 0, 0
     most, worst, weighed = 0, 0.0, -1.0
     for g in range(len(groups.alphas)):
-        group = Group(
-            groups.channels[groups.bounds[g] : groups.bounds[g + 1]], groups.alphas[g],
-            groups.rates[g], groups.margins[g], groups.omegas[g], groups.counts[g],
+        channels = groups.channels[groups.bounds[g] : groups.bounds[g + 1]]
+        u, b, kept = (four[0], four[1], four[-1]) if len(channels) > 1 else (one[0], one[1], one[-1])
+        state = State(
+            channels, groups.alphas[g], groups.rates[g], groups.margins[g], groups.omegas[g], groups.counts[g],
+            pitch, rows, w, u, b, kept, raw, rest, totals, squares, use, limit,
         )  # fmt: skip
-        u, b, kept = (four[0], four[1], four[-1]) if len(group.channels) > 1 else (one[0], one[1], one[-1])
-        state = State(pitch, rows, w, u, b, kept, raw, rest, totals, squares, use, limit)
-        if group.alpha != weighed:
-            _weigh(problem.cx, problem.cy, pitch, group.alpha, w)
-            weighed = group.alpha
-        prepare(problem, group, state)
+        if state.alpha != weighed:
+            _weigh(problem.cx, problem.cy, pitch, state.alpha, w)
+            weighed = state.alpha
+        prepare(problem, state)
         done, wanted = 0, -1
         while wanted < limit.max():  # a region is read after its own number of half-steps, whatever others need
             wanted = limit[limit > wanted].min()
-            done = run(group, state, done, wanted)
-            read(problem, group, state, wanted)
+            done = run(state, done, wanted)
+            read(problem, state, wanted)
         most = max(most, wanted)
-        worst = max(worst, _worst_residual(problem, group, state))
+        worst = max(worst, _worst_residual(problem, state))
     return most, worst

@@ -76,9 +76,9 @@ class Grid:
         """The edges for kernels: cx, cy and the pitch."""
         return self.cx.reshape(-1), self.cy.reshape(-1), self.pitch
 
-    def pad(self, channels: list[Array], dtype: Any = None) -> Array:
+    def pad(self, channels: list[Array], dtype: Any) -> Array:
         """Copy channels into flat frames of zeros; pixels outside every region become 0."""
-        out = np.zeros((len(channels), self.size), dtype or channels[0].dtype)
+        out = np.zeros((len(channels), self.size), dtype)
         for flat, channel in zip(out, channels, strict=True):
             view = self.unpad(flat)
             view[...] = channel
@@ -86,9 +86,9 @@ class Grid:
                 view[self.outside] = 0
         return out
 
-    def mean(self, rhs: Array, dtype: Any = None) -> Array:
-        """Return each region's mean, channel by channel, as a first guess."""
-        out = np.zeros(rhs.shape, dtype or rhs.dtype)
+    def mean(self, rhs: Array) -> Array:
+        """Return each region's mean, channel by channel, in float64: a first guess."""
+        out = np.zeros(rhs.shape)
         for channel, mean in zip(rhs, out, strict=True):
             kernels.region_mean(*self.runs, channel, mean)
         return out
@@ -143,8 +143,8 @@ def _multigrid(
     """Solve a group of channels of one image."""
     runs, count = grid.runs
     solver = multigrid.Solver(*grid.edges, grid.hierarchy, runs, count, np.array(alphas), conductance)
-    rhs = grid.pad(x)
-    u = grid.mean(rhs, np.float64) if guess is None else grid.pad(guess, np.float64)
+    rhs = grid.pad(x, x[0].dtype)
+    u = grid.mean(rhs) if guess is None else grid.pad(guess, np.float64)
     residual, steps = solver.solve(rhs, u, tol, max_steps)
     for channel, target in zip(u, out, strict=True):
         target[...] = grid.unpad(channel)
@@ -158,8 +158,8 @@ class _Job:
     x: Array  # (B, C, H, W)
     grids: list[Grid]
     alpha: Array  # (A, C)
-    least: float
-    conductance: float
+    least: float  # conductance of an edge
+    conductance: float  # the largest
     tol: float
     guess: Array | None  # (B, A, C, H, W)
     out: Array  # (B, A, C, H, W)

@@ -152,24 +152,14 @@ def _dots(runs: Array, count: int, a: Array, b: Array) -> Array:
 
 
 @njit(nogil=True, fastmath={"contract"}, cache=True)
-def _axpy(factor: Any, x: Array, y: Array) -> None:
-    for i in range(len(y)):
-        y[i] += factor * x[i]
-
-
-@njit(nogil=True, fastmath={"contract"}, cache=True)
-def _xpay(x: Array, factor: Any, y: Array) -> None:
-    for i in range(len(y)):
-        y[i] = x[i] + factor * y[i]
-
-
-@njit(nogil=True, cache=True)
 def _new_direction(runs: Array, z: Array, beta: Array, p: Array) -> None:
     """P = z + βp, with one β for each channel and component."""
     for g in range(p.shape[0]):
         for k in range(runs.shape[0]):
             lo, hi, c = runs[k]
-            _xpay(z[g, lo:hi], beta[g, c], p[g, lo:hi])
+            factor, source, target = beta[g, c], z[g, lo:hi], p[g, lo:hi]
+            for i in range(len(target)):
+                target[i] = source[i] + factor * target[i]
 
 
 @njit(nogil=True, cache=True)
@@ -179,14 +169,15 @@ def _apply(cx: Array, cy: Array, pitch: int, alpha: Array, b: Array, u: Array, o
         residual(u[g], b[g % b.shape[0]], cx, cy, pitch, pitch, u.shape[1] - pitch, alpha[g], out[g])
 
 
-@njit(nogil=True, cache=True)
-def _advance(runs: Array, factor: Array, p: Array, q: Array, x: Array, r: Array) -> None:
+@njit(nogil=True, fastmath={"contract"}, cache=True)
+def _advance(runs: Array, length: Array, p: Array, q: Array, x: Array, r: Array) -> None:
     """X += a·p and r += a·q, with one a for each channel and component."""
     for g in range(p.shape[0]):
         for k in range(runs.shape[0]):
             lo, hi, c = runs[k]
-            _axpy(factor[g, c], p[g, lo:hi], x[g, lo:hi])
-            _axpy(factor[g, c], q[g, lo:hi], r[g, lo:hi])
+            for source, target in ((p[g, lo:hi], x[g, lo:hi]), (q[g, lo:hi], r[g, lo:hi])):
+                for i in range(len(target)):
+                    target[i] += length[g, c] * source[i]
 
 
 def _divide(a: Array, b: Array, where: Array) -> Array:
