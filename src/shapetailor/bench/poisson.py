@@ -43,18 +43,6 @@ class Row:
 
 
 @dataclass(frozen=True)
-class MemoryRow:
-    """Peak memory of one method, in multiples of a float32 array of 40 channels; None where unknown."""
-
-    case: str
-    factor: int
-    size: int
-    method: str
-    extra: float | None
-    total: float | None
-
-
-@dataclass(frozen=True)
 class Effort:
     """How much to measure: seconds and turns for each call, which methods' memory, and which cases."""
 
@@ -95,7 +83,7 @@ def run(
         "machine": where,
         "settings": {"alphas": SCALES, "factors": FACTORS, "sizes": chosen, "accuracy": ACCURACY, "ladder": LADDER},
         "rows": [asdict(row) for row in rows],
-        "memory": [asdict(row) for row in memory],
+        "memory": memory,
     }
     data["targets"] = judge(data)
     data["seconds"] = time.perf_counter() - begin
@@ -151,8 +139,11 @@ def _verify(method: Method, problem: Problem, reference: Array, start: float) ->
     return tol, error, seconds
 
 
-def measure_memory(sizes: Sequence[int], effort: Effort) -> list[MemoryRow]:
-    """Measure peak memory, each in a process of its own: of ours at every factor, of the others at the first."""
+def measure_memory(sizes: Sequence[int], effort: Effort) -> list[dict[str, Any]]:
+    """Measure peak memory, in multiples of a float32 array of 40 channels, each in a process of its own.
+
+    Ours at every factor, the others at the first. None where it is unknown.
+    """
     rows = []
     for size, factor, case, name in product(sizes, FACTORS, effort.cases, effort.memory_of):
         if size <= METHODS[name].largest[case] and (name == "ours" or (factor, case) == (FACTORS[0], CASES[0])):
@@ -161,7 +152,8 @@ def measure_memory(sizes: Sequence[int], effort: Effort) -> list[MemoryRow]:
             extra = None if rise is None else rise / (4 * size**2 * CHANNELS * len(SCALES))
             inputs = 1.0 if case == "distinct" else 1 / len(SCALES)
             total = None if extra is None else extra + inputs
-            rows.append(MemoryRow(case, factor, size, name, extra, total))
+            row = {"case": case, "factor": factor, "size": size, "method": name, "extra": extra, "total": total}
+            rows.append(row)
     return rows
 
 

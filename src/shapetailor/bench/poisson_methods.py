@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -31,11 +32,6 @@ def ours(problem: Problem, tol: float, backend: Any = "auto", dtype: torch.dtype
     u = smooth(x, labels, alpha, tol, backend=backend)[0]
     answer: Array = (u if problem.shared else u.unflatten(0, (len(alphas), per_scale))).numpy()
     return answer
-
-
-def dense_inverse(problem: Problem, tol: float) -> Array:
-    """Invert each matrix (`eq:invPoisson`) and multiply by all channels of its scale."""
-    return ours(problem, tol, backend="dense")
 
 
 def graph_laplacian(labels: Array) -> sparse.csr_matrix:
@@ -139,6 +135,6 @@ METHODS = {
     "splu": Method(sparse_lu, False, _limits(512, 256)),
     "splu, symmetric mode": Method(symmetric_lu, False, _limits(512, 256)),
     "PyAMG": Method(algebraic_multigrid, True, _limits(512, 0) if find_spec("pyamg") else _limits(0, 0)),
-    "dense inverse": Method(dense_inverse, False, _limits(64, 0)),
+    "dense inverse": Method(partial(ours, backend="dense"), False, _limits(64, 0)),  # `eq:invPoisson`
     "torch loop": Method(torch_loop, True, _limits(512, 0)),
 }

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import pairwise
 from math import log
 
 import torch
@@ -70,16 +71,10 @@ class STDNN(nn.Module):
         self.register_buffer("std", torch.ones(config.channels))
         self.premix = None if config.premix is None else Layer(config.channels, config.premix)
         inputs = (config.premix or config.channels, *config.widths)
+        options = {"derivatives": config.derivatives, "learnable": config.learnable_alphas}
         self.layers = nn.ModuleList(
-            Layer(
-                inputs[i],
-                inputs[i + 1],
-                config.alphas if i else config.scales,
-                each_input=i == 0,
-                derivatives=config.derivatives,
-                learnable=config.learnable_alphas,
-            )
-            for i in range(len(config.widths))
+            Layer(read, width, config.alphas if i else config.scales, each_input=i == 0, **options)
+            for i, (read, width) in enumerate(pairwise(inputs))
         )
         self.fine = None if config.fine is None else STDNN(config.fine)
 
@@ -204,10 +199,8 @@ class STDNN(nn.Module):
 
     def channels(self, image: Tensor, grid: Grid) -> Tensor:
         """Return the channels of f0 on blocks, before standardisation and smoothing."""
-        config = self.config
-        return features.channels(
-            image, grid.native, config.image_channels, config.features, config.energy_scales, grid.pooling
-        )
+        c = self.config
+        return features.channels(image, grid.native, c.image_channels, c.features, c.energy_scales, grid.pooling)
 
     def standardise(self, x: Tensor) -> Tensor:
         """Apply the training statistics."""
@@ -226,9 +219,7 @@ class STDNN(nn.Module):
         for image, labels in samples:
             grid = self.grid(image, labels)
             x = self.channels(image, grid).double().movedim(1, 0)[:, grid.layers.inside]
-            sums += torch.stack(
-                [torch.full_like(self.mean, x.shape[1], dtype=torch.float64), x.sum(1), x.square().sum(1)]
-            )
+            sums += torch.stack([torch.full_like(sums[0], x.shape[1]), x.sum(1), x.square().sum(1)])
         if not sums[0].all():
             raise ValueError("samples must contain at least one pixel inside a region")
         mean = sums[1] / sums[0]
