@@ -39,7 +39,8 @@ class Settings:
     stats: Stats | None = None
 
 
-def _check_values(x: Tensor, across: Tensor, down: Tensor, inside: Tensor, alpha: Tensor) -> None:
+def check_values(x: Tensor, across: Tensor, down: Tensor, inside: Tensor, alpha: Tensor) -> None:
+    """Raise a ValueError unless all values are finite, and alpha and conductances not negative."""
     # Look at every value only where a sum is not finite. One condition, since a GPU is waited for at each.
     sums = x.sum() + alpha.sum() + across.sum() + down.sum()
     if bool(torch.isfinite(sums) & (alpha >= 0).all() & (across >= 0).all() & (down >= 0).all()):
@@ -61,7 +62,7 @@ class Solve(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, across: Tensor, down: Tensor, inside: Tensor, alpha: Tensor, settings: Settings) -> Tensor:
         """Solve, and warn where the tolerance was missed."""
-        _check_values(x, across, down, inside, alpha)
+        check_values(x, across, down, inside, alpha)
         edges = Edges(across, down, inside, settings.derived)
         u, stats = settings.solver(x, edges, alpha, settings.tol, settings.guess, settings.max_steps)
         settings.stats = stats

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from . import dense_backend, torch_backend
-from .autograd import Settings, Solve, Solver
+from .autograd import Settings, Solve, Solver, check_values
 from .operator import Edges, edges_of
 from .stats import Stats
 
@@ -23,6 +23,7 @@ def smooth(
     alpha: float | Tensor,
     tol: float = ...,
     *,
+    screening: Tensor | None = ...,
     guess: Tensor | None = ...,
     backend: Backend = ...,
     max_steps: int | None = ...,
@@ -35,6 +36,7 @@ def smooth(
     alpha: float | Tensor,
     tol: float = ...,
     *,
+    screening: Tensor | None = ...,
     guess: Tensor | None = ...,
     backend: Backend = ...,
     max_steps: int | None = ...,
@@ -46,6 +48,7 @@ def smooth(
     alpha: float | Tensor,
     tol: float = 1e-4,
     *,
+    screening: Tensor | None = None,
     guess: Tensor | None = None,
     backend: Backend = "auto",
     max_steps: int | None = None,
@@ -54,7 +57,8 @@ def smooth(
     """Smooth each channel inside each region: solve ``u − αΔu = x`` with no flux across boundaries (`eq:poisson`).
 
     Differentiable in `x`, in `alpha` and, when `Edges` are given, in their conductances: backward, double backward,
-    forward mode and `torch.func.vmap`.
+    forward mode and `torch.func.vmap`. With a screening s it solves ``s u − αΔu = s x``, differentiable in s too
+    (backward and double backward).
 
     Parameters
     ----------
@@ -69,6 +73,9 @@ def smooth(
         channels as (A, C) or (A, 1).
     tol : float
         Relative residual to reach, in every region.
+    screening : Tensor, (B, H, W), optional
+        How strongly each pixel holds on to its data, above 0; 1 everywhere is the equation without it. For one α a
+        channel, with backend "auto".
     guess : Tensor, optional
         First guess, of the result's shape; saves time with the compiled backends. It carries no gradient.
     backend : {"auto", "chebyshev", "multigrid", "torch", "dense"}
@@ -110,6 +117,9 @@ def smooth(
     several = isinstance(alpha, Tensor) and alpha.ndim == 2
     if guess is not None:
         guess = _check_guess(guess, x, shape, several)
+    if screening is not None:
+        found = _screened(x, edges, alpha, scales, screening, tol, max_steps, guess, backend)
+        return found if return_stats else found[0]
     settings = Settings(_choose(x, backend), tol, max_steps, guess, edges.derived)
     u: Tensor = Solve.apply(x, edges.across.to(x.dtype), edges.down.to(x.dtype), edges.inside, scales, settings)
     u = u if several else u.squeeze(1)
@@ -118,6 +128,33 @@ def smooth(
     if settings.stats is None:  # under vmap the settings are copied on the way
         raise ValueError("return_stats is not available under torch.func.vmap")
     return u, settings.stats
+
+
+def _screened(
+    x: Tensor,
+    edges: Edges,
+    alpha: float | Tensor,
+    scales: Tensor,
+    screening: Tensor,
+    tol: float,
+    max_steps: int | None,
+    guess: Tensor | None,
+    backend: str,
+) -> tuple[Tensor, Stats]:
+    from .screened import smooth_screened  # here, since it is compiled
+
+    images, _, height, width = x.shape
+    if not isinstance(screening, Tensor) or tuple(screening.shape) != (images, height, width):
+        got = tuple(screening.shape) if isinstance(screening, Tensor) else type(screening).__name__
+        raise ValueError(f"screening must be a tensor of the shape {(images, height, width)}, got {got}")
+    if backend != "auto" or (isinstance(alpha, Tensor) and alpha.ndim == 2):
+        raise ValueError("screening goes with backend='auto' and one alpha for each channel")
+    held = screening[edges.inside]
+    if not bool((torch.isfinite(held) & (held > 0)).all()):
+        raise ValueError("screening must be finite and positive inside the regions")
+    check_values(x, edges.across, edges.down, edges.inside, scales)
+    first = None if guess is None else guess[:, 0]
+    return smooth_screened(x, edges, scales[0], screening.to(x.dtype), tol, max_steps, first)
 
 
 def _check_data(x: Tensor) -> None:
