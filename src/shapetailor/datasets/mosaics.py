@@ -17,6 +17,7 @@ from scipy import ndimage
 from torch.utils.data import Dataset
 
 from ..arrays import Array, Labels
+from ..io.intensity import Intensity
 from .noise import Shape, smooth_noise
 from .sample import Sample
 
@@ -86,7 +87,7 @@ def mosaic(textures: Sequence[Array], size: int | Shape, rng: np.random.Generato
     image = np.zeros((*labels.shape, 3) if in_colour else labels.shape, np.uint8)
     for region, each in enumerate(textures):
         inside = labels == region
-        patch = _patch(_as_bytes(each), labels.shape, rng)[inside]
+        patch = _patch(Intensity().bytes(each), labels.shape, rng)[inside]
         image[inside] = patch if patch.ndim == image.ndim - 1 else patch[:, None]
     return Sample(image, (labels,), name)
 
@@ -211,10 +212,3 @@ def _patch(image: Array, shape: Shape, rng: np.random.Generator) -> Array:
     ]
     patch = np.clip(np.rint(np.stack(sampled, -1)), 0, 255).astype(np.uint8)
     return patch[..., 0] if image.ndim == 2 else patch
-
-
-def _as_bytes(image: Array) -> Array:
-    if image.dtype == np.uint8:
-        return image
-    scale = 255.0 if image.dtype.kind == "f" else 255.0 / np.iinfo(image.dtype).max
-    return np.clip(np.rint(image * scale), 0, 255).astype(np.uint8)

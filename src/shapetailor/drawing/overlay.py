@@ -7,6 +7,7 @@ import colorsys
 import numpy as np
 
 from ..arrays import RGB8, Array, Ints, Mask
+from ..io.intensity import Intensity
 from ..labels import dilate
 
 #: Colours for colour-blind people too (Okabe and Ito, "Color universal design", 2008), without black.
@@ -23,9 +24,6 @@ TINT = 0.36
 LINE = 255
 #: Pixels of the shorter side for each pixel of the line's width.
 PER_LINE_PIXEL = 400
-STRETCH = (1.0, 99.0)
-#: Values that percentiles are estimated from.
-SAMPLE = 2**20
 #: Rows that are tinted at once.
 STRIP = 256
 
@@ -65,25 +63,13 @@ def overlay(image: Array, labels: Ints) -> RGB8:
 def as_rgb8(image: Array) -> RGB8:
     """Return an image of any kind as H×W×3 of uint8, to be looked at.
 
-    Bytes stay as they are; other types are stretched so that 1 % of the finite values are black and 1 % white. Of
-    three or more channels the first three are taken for red, green and blue; two are averaged.
+    Values become 0..255 as `Intensity` says. Of three or more channels the first three are taken for red, green and
+    blue; two are averaged.
     """
     if image.ndim == 3:
         image = image[..., :3] if image.shape[2] >= 3 else image.mean(axis=2).astype(image.dtype)
-    if image.dtype != np.uint8:
-        image = _stretch(image.astype(np.float64))
-    return np.repeat(image[..., None], 3, axis=2) if image.ndim == 2 else image
-
-
-def _stretch(values: Array) -> RGB8:
-    """Map the bulk of the finite values to 0..255; all channels alike, so that colours keep their hue."""
-    finite = values[np.isfinite(values)]
-    if not len(finite):
-        return np.zeros(values.shape, dtype=np.uint8)
-    low, high = np.percentile(finite[:: max(1, len(finite) // SAMPLE)], STRETCH)
-    scaled = np.nan_to_num((values - low) / (high - low) if high > low else np.full_like(values, 0.5), nan=0.0)
-    stretched: RGB8 = np.round(255.0 * np.clip(scaled, 0.0, 1.0)).astype(np.uint8)
-    return stretched
+    shown = Intensity().bytes(image)
+    return np.repeat(shown[..., None], 3, axis=2) if shown.ndim == 2 else shown
 
 
 def _boundary(labels: Ints, width: int) -> Mask:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array, Floats32
+from ..arrays import RGB8, Array, Floats32
 
 #: Percentiles are taken of at most about so many values, evenly spaced ones of a larger picture.
 SAMPLE = 2**24
@@ -72,6 +72,10 @@ class Intensity:
     def __call__(self, stored: Array) -> Floats32:
         """Return all values in 0..1; what is not finite becomes 0."""
         return scaled(stored.astype(np.float32), *self.limits(stored))
+
+    def bytes(self, stored: Array) -> RGB8:
+        """Return all values as 8-bit integers."""
+        return stored if stored.dtype == np.uint8 else np.rint(255 * self(stored)).astype(np.uint8)
 
 
 def scaled(values: Floats32, low: float, high: float) -> Floats32:

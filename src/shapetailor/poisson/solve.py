@@ -1,16 +1,14 @@
-"""The public door: `smooth` checks its arguments, chooses a backend and reports convergence."""
+"""`smooth`: checks its arguments, chooses a backend and reports convergence."""
 
 from __future__ import annotations
 
 from functools import partial
-from importlib.util import find_spec
 from typing import Literal, overload
 
 import torch
 from torch import Tensor
 
-from . import dense_backend as dense
-from . import torch_backend as plain
+from . import dense_backend, torch_backend
 from .autograd import Settings, Solve, Solver
 from .operator import Edges, edges_of
 from .stats import Stats
@@ -64,18 +62,18 @@ def smooth(
         Data. What lies outside every region is ignored and may be anything, NaN too.
     labels : integer Tensor, (B, H, W), or Edges
         Two 4-neighbours exchange data iff their labels are equal and >= 0; a pixel with a negative label is outside
-        every region and comes back 0. `Edges` (see `edges_of`) give the conductances themselves; a solver keeps what
-        it derives from them, so one object for several calls saves work.
+        every region and comes back 0. `Edges` (see `edges_of`) are the conductances themselves; solvers keep there
+        what they derive from them, so one object for several calls saves work.
     alpha : number or Tensor
         Scale, in pixels², from 0 (identity): one number, one for each channel (C,), or several scales of the same
-        channels as (A, C) or (A, 1), which share their work.
+        channels as (A, C) or (A, 1).
     tol : float
         Relative residual to reach, in every region.
     guess : Tensor, optional
-        First guess, of the result's shape. The compiled backends profit from it; it carries no gradient.
+        First guess, of the result's shape; saves time with the compiled backends. It carries no gradient.
     backend : {"auto", "chebyshev", "multigrid", "torch", "dense"}
-        "chebyshev" and "multigrid" are compiled for the CPU; "torch" runs on any device; "dense" inverts A.
-        "auto" takes for each channel what is fastest; on a GPU that is a fused Chebyshev step.
+        "chebyshev" and "multigrid" are compiled for the CPU; "torch" runs on any device; "dense" inverts A. "auto"
+        takes the fastest for each channel; on a GPU, fused Chebyshev steps.
     max_steps : int, optional
         Limit on iterations.
     return_stats : bool
@@ -92,7 +90,7 @@ def smooth(
 
     Examples
     --------
-    A step stays a step when the regions know about it, and is blurred when they do not:
+    A step between two regions stays, inside a region it is blurred:
 
     >>> x = torch.tensor([[[[0.0, 0.0, 0.0, 1.0, 1.0, 1.0]]]])
     >>> smooth(x, torch.tensor([[[0, 0, 0, 1, 1, 1]]]), 10.0)
@@ -183,7 +181,7 @@ def _check_guess(guess: Tensor, x: Tensor, shape: tuple[int, ...], several: bool
         raise ValueError(f"guess must be a tensor of the result's shape {wanted}, got {got}")
     if guess.device != x.device:
         raise ValueError(f"guess must be on the device of x, {x.device}; it is on {guess.device}")
-    # A sum is finite unless something is wrong or huge: only then is every value looked at.
+    # Look at every value only where the sum is not finite.
     if not bool(torch.isfinite(guess.sum())) and not bool(torch.isfinite(guess).all()):
         raise ValueError("guess must be finite")
     return guess.detach().reshape(shape)
@@ -191,18 +189,16 @@ def _check_guess(guess: Tensor, x: Tensor, shape: tuple[int, ...], several: bool
 
 def _choose(x: Tensor, backend: str) -> Solver:
     """Return the solver for a backend's name."""
-    compiled = x.device.type == "cpu" and find_spec("numba") is not None
-    if backend in ("chebyshev", "multigrid") and not compiled:
-        reason = "numba is not installed" if x.device.type == "cpu" else f"x is on {x.device}"
-        raise ValueError(f"backend={backend!r} runs on the CPU with numba; {reason}. Use backend='auto'.")
-    if backend == "dense":
-        return dense.solve
-    if backend == "torch":
-        return partial(plain.solve, fused=False)
-    if backend == "auto" and not compiled:
-        return plain.solve
-    if backend not in ("auto", "chebyshev", "multigrid"):
+    if backend not in ("auto", "chebyshev", "multigrid", "torch", "dense"):
         raise ValueError(f"backend must be 'auto', 'chebyshev', 'multigrid', 'torch' or 'dense', got {backend!r}")
-    from .cpu import dispatch as cpu
+    if backend == "dense":
+        return dense_backend.solve
+    if backend == "torch":
+        return partial(torch_backend.solve, fused=False)
+    if x.device.type == "cpu":
+        from .cpu import dispatch  # here, since a GPU does without numba
 
-    return partial(cpu.solve, method=None if backend == "auto" else backend)
+        return partial(dispatch.solve, method=None if backend == "auto" else backend)
+    if backend != "auto":
+        raise ValueError(f"backend={backend!r} runs on the CPU; x is on {x.device}. Use backend='auto'.")
+    return torch_backend.solve
