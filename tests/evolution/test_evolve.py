@@ -240,10 +240,9 @@ def test_descriptors_are_asked_for_in_the_dilated_regions_side_by_side():
     assert [np.count_nonzero(asked == i) for i in (0, 1)] == [24 * 33, 24 * 13]
 
 
-def test_large_regions_are_asked_for_alone_in_their_boxes(monkeypatch):
-    monkeypatch.setattr("shapetailor.evolution.region_costs.CANVAS", 24 * 12)
+def test_large_regions_are_asked_for_alone_in_their_boxes():
     counted, start = Counted(), strips(40, 5, 10)
-    run(start, start, EvolutionConfig(iterations=0, reach=3), counted)
+    Tailor(tensor(start), Descriptors(counted), 3, largest_canvas=24 * 12).start(start)
     assert sorted(each.shape for each in counted.asked) == [(1, 24, 8), (1, 24, 11), (1, 24, 33)]
 
 
