@@ -29,8 +29,9 @@ from variants import FOLDS, PAIRED, VARIANTS
 from shapetailor import STDNN
 from shapetailor.io.files import atomic
 from shapetailor.network.checkpoint import save_model
+from shapetailor.training.loop import learning_rate
 from shapetailor.training.sample_bank import Blocks
-from shapetailor.training.train import learning_rate, recipe
+from shapetailor.training.train import recipe
 
 #: Of each set, the folds' coverings of each image by each of METHODS.
 Scores = dict[str, list[np.ndarray]]
@@ -64,7 +65,7 @@ def train(stack: Stack, models: list[Model], bank: dict[str, Blocks], steps: int
     draws = [np.random.default_rng([7, seed, model.fold]) for model in models]
     for step in (bar := tqdm(range(steps), desc=f"training {len(models)} networks")):
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(config, step)
+            group["lr"] = learning_rate(config.learning_rate, steps, step)
         drawn = [draw(bank, mix, batch, rng) for mix, rng in zip(mixes, draws, strict=True)]
         channels, regions, truths = (torch.cat(each) for each in zip(*drawn, strict=True))
         blocks = truths[0].numel()

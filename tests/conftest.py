@@ -1,4 +1,4 @@
-"""Shared by all tests: where the public research data lies, and how tests that need it skip."""
+"""Shared by all tests: threads, compiled code, where the public research data lies and how tests that need it skip."""
 
 from __future__ import annotations
 
@@ -8,10 +8,28 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+# Before NumPy is imported: two workers on two cores, each with BLAS threads that spin, would wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 settings.register_profile("default", deadline=None, max_examples=30, derandomize=True)
 settings.load_profile("default")
 
 DATA = Path(os.environ.get("SHAPETAILOR_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+def pytest_sessionstart(session):
+    """Compile one solver in each of two workers; tests begin when both are ready, and load the other from the cache.
+
+    Numba's cache has no lock: two processes must not save one function for two types of numbers at the same time.
+    """
+    backend = {"gw0": "chebyshev", "gw1": "multigrid"}.get(os.environ.get("PYTEST_XDIST_WORKER"))
+    if backend is not None:
+        import torch
+
+        from shapetailor import smooth
+
+        for dtype in (torch.float32, torch.float64):
+            smooth(torch.ones(1, 5, 8, 8, dtype=dtype), torch.zeros(1, 8, 8).long(), 1.0, backend=backend)
 
 
 @pytest.fixture(scope="session")

@@ -103,3 +103,11 @@ def same_partition(a, b):
     """Tell whether two label maps divide the image alike, whatever the numbers."""
     pairs = np.unique(np.stack([a.ravel(), b.ravel()]), axis=1)
     return a.shape == b.shape and pairs.shape[1] == len(np.unique(a)) == len(np.unique(b))
+
+
+def squared_sobolev_norm(displacement):
+    """Return ‖v‖² = |a₀|² + Σ |k|² |a_k|² of a displacement (2, H, W) by the fast Fourier transform."""
+    height, width = displacement.shape[1:]
+    coefficients = np.fft.fft2(displacement) / (height * width)
+    squares = np.fft.fftfreq(height, 1 / height)[:, None] ** 2 + np.fft.fftfreq(width, 1 / width) ** 2
+    return float((np.where(squares == 0, 1, squares) * np.abs(coefficients) ** 2).sum())

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import torch
 
+from gallery import squared_sobolev_norm
 from shapetailor import smooth
-from shapetailor.experiments.warps import Warp, random_deformation, squared_sobolev_norm
+from shapetailor.experiments.warps import Warp, random_deformation
 from shapetailor.network.stdnn import STDNN, STDNNConfig
 
 SYMMETRIES = [

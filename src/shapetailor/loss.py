@@ -1,7 +1,7 @@
 """Training losses: pure functions of descriptors (B, D, H, W) and label maps (B, H, W).
 
-Labels are any integers, and names only: renaming them changes no loss. Pixels with negative labels do not count. Every
-region of an image weighs the same whatever its size, and every image of a batch the same whatever its regions.
+Renaming labels changes no loss. Pixels with negative labels do not count. All regions of an image have the same weight
+whatever their size, and all images of a batch.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ def region_loss(descriptors: Tensor, labels: Tensor) -> Tensor:
 
 
 def scatter_loss(descriptors: Tensor, labels: Tensor) -> Tensor:
-    """Share of the variance that regions do not explain, in the image's own metric: ``1 − tr(S_T⁻¹ S_B)/(K−1)``.
+    """Share of the variance that regions do not explain: ``1 − tr(S_T⁻¹ S_B)/(K−1)``.
 
     S_B is the covariance of the K regions' means, S_T = S_B + S_W with S_W the mean of the regions' covariances. It is
-    0 when every region is uniform and the means are in general position, 1 when the means coincide; no linear map of
-    the descriptors changes it, up to a small ridge. Images with fewer than two regions do not count.
+    0 when regions are uniform and their means in general position, 1 when the means coincide. Invertible linear maps of
+    the descriptors do not change it, up to a small ridge. Images with fewer than two regions do not count.
     """
     return _scatter(_regions(descriptors, labels))
 
 
 def separation_loss(descriptors: Tensor, labels: Tensor) -> Tensor:
-    """The sum of `scatter_loss` and `assignment_loss`, which share the regions' means."""
+    """The sum of `scatter_loss` and `assignment_loss`."""
     regions = _regions(descriptors, labels)
     return _scatter(regions) + _assignment(regions)
 
@@ -119,8 +119,8 @@ def _regions(descriptors: Tensor, labels: Tensor) -> _Regions:
     most = sizes.shape[1]
     values = torch.where(inside[:, None], descriptors.flatten(2), 0)
     weight = torch.where(inside, 1 / sizes.clamp_min(1).to(values.dtype).gather(1, index), 0)
-    # Twice: a sum of many float32 loses digits, the sum of what is left after subtracting it does not. The first
-    # estimate cancels out of the result, so it needs no gradient.
+    # Twice: a sum of many float32 loses digits, the sum of the deviations from a first estimate does not. The estimate
+    # cancels out of the result, so it needs no gradient.
     rough = _sums(values.detach() * weight[:, None], index, most)
     left = values - rough.gather(1, index[:, :, None].expand(-1, -1, values.shape[1])).transpose(1, 2)
     means = rough + _sums(left * weight[:, None], index, most)

@@ -1,4 +1,4 @@
-"""Threads for compiled code: a pool that torch's own threads stay out of."""
+"""A pool of threads for compiled code."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _here = local()
 
 
 def thread_count() -> int:
-    """Return how many threads `in_threads` takes: as many as torch does, unless torch is kept out."""
+    """Return how many threads `in_threads` takes: as many as torch, or as torch had before `without_torch`."""
     count: int = getattr(_here, "count", 0) or torch.get_num_threads()
     return count
 
 
 def in_threads(tasks: Iterable[Callable[[], Result]]) -> list[Result]:
-    """Run tasks that release the interpreter's lock on several threads, this one among them; their results in order.
+    """Run tasks that release the interpreter's lock on several threads, this one included; return results in order.
 
-    In the other threads torch has one thread, and so has a further call of this.
+    In the other threads torch, and a nested call of this, have one thread.
     """
     todo = list(tasks)
     helpers = min(thread_count(), len(todo)) - 1
@@ -51,9 +51,9 @@ def in_threads(tasks: Iterable[Callable[[], Result]]) -> list[Result]:
 
 @contextmanager
 def without_torch() -> Iterator[None]:
-    """Keep torch's operations to one thread, so that its other ones, which wait in a loop, leave the cores to ours.
+    """Limit torch to one thread: its others wait in a busy loop and take the cores from ours.
 
-    Good where operations are small and alternate with compiled ones.
+    For small operations that alternate with compiled ones.
     """
     before, threads = getattr(_here, "count", 0), torch.get_num_threads()
     if threads == 1:
@@ -74,7 +74,7 @@ def _pool(threads: int, process: int) -> ThreadPoolExecutor:
     pool, ready = ThreadPoolExecutor(threads, "shapetailor"), Barrier(threads + 1)
 
     def prepare() -> None:
-        torch.get_num_threads()  # on first use torch sets a thread's number itself
+        torch.get_num_threads()  # torch sets the number itself on first use
         torch.set_num_threads(1)
         ready.wait()
 
@@ -82,5 +82,5 @@ def _pool(threads: int, process: int) -> ThreadPoolExecutor:
     for _ in range(threads):
         pool.submit(prepare)
     ready.wait()
-    torch.set_num_threads(of_torch)  # what threads to come will have
+    torch.set_num_threads(of_torch)  # for threads to come
     return pool

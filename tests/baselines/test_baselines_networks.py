@@ -18,9 +18,17 @@ from hypothesis import strategies as st
 
 from shapetailor.baselines import BASELINES, FitSettings, trained, vision
 from shapetailor.baselines.cnn import CNN, load_cnn, load_pretrained, pretrained_file
-from shapetailor.baselines.cnn_training import largest_regions, matched_cross_entropy, turned_and_scaled
+from shapetailor.baselines.cnn_training import (
+    Schedule,
+    largest_regions,
+    matched_cross_entropy,
+    train_cnn,
+    turned_and_scaled,
+)
 from shapetailor.datasets import Sample
+from shapetailor.loss import separation_loss
 from shapetailor.network.stdnn import STDNN
+from shapetailor.training.corpus import read_corpus
 
 needs_torchvision = pytest.mark.skipif(vision.missing() is not None, reason=str(vision.missing()))
 QUICK = FitSettings(quick=True)
@@ -74,6 +82,48 @@ def test_stdnn_trains_on_the_samples(tmp_path):
     assert (tmp_path / "stdnn.safetensors").exists()
     assert method.title == "ST-DNN"
     assert method.segment(samples()[0].image, 2).shape == (48, 48)
+
+
+class SmallCNN(torch.nn.Module):
+    """Stands for torchvision's networks."""
+
+    architecture = "small"
+    prepare = staticmethod(lambda images: images)
+    bounded = staticmethod(lambda logits: torch.nn.functional.normalize(logits, dim=1))
+
+    def __init__(self):
+        super().__init__()
+        first, last = torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.Conv2d(8, 4, 1)
+        self.logits = torch.nn.Sequential(first, torch.nn.ReLU(), torch.nn.Dropout(0.2), last)
+
+
+@pytest.mark.parametrize("loss", ["ce", "loss"])
+def test_a_convolutional_network_learns_and_repeats_itself(loss, capsys):
+    corpus = read_corpus(samples(), 16)
+
+    def trained_net(steps):
+        torch.manual_seed(0)
+        net = SmallCNN()
+        train_cnn(net, corpus, loss, Schedule(16, steps, batch=4, learning_rate=1e-2), 0, "cpu", progress=True)
+        assert not net.training
+        return net
+
+    def measured(net):
+        logits = net.logits(corpus.images).detach()
+        if loss == "ce":
+            return float(matched_cross_entropy(logits, corpus.truths))
+        return float(separation_loss(net.bounded(logits), corpus.truths))
+
+    one, start = trained_net(30), trained_net(1)
+    assert "step 30/30: loss" in capsys.readouterr().err
+    assert measured(one) < 0.9 * measured(start)
+    assert torch.equal(one.logits[0].weight, trained_net(30).logits[0].weight)
+
+
+def test_a_diverging_convolutional_network_stops_with_advice():
+    schedule = Schedule(size=16, steps=20, batch=4, learning_rate=1e30)
+    with pytest.raises(ValueError, match=r"step \d+ failed, a lower learning_rate may help"):
+        train_cnn(SmallCNN(), read_corpus(samples(), 16), "ce", schedule, 0, "cpu", progress=False)
 
 
 @given(st.integers(0, 1000), st.integers(2, 4), st.integers(0, 2))

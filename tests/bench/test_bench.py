@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from shapetailor.bench import poisson
-from shapetailor.bench.measure import best_times, peak_memory
+from shapetailor.bench.measure import Outcome, best_times, peak_memory
 from shapetailor.bench.poisson_methods import METHODS, Method, graph_laplacian, ours
 from shapetailor.bench.poisson_problem import CASES, make_problem, relative_error
 from shapetailor.bench.poisson_report import judge, report
@@ -67,18 +67,17 @@ def test_a_wrong_solver_is_caught_and_not_timed(iterative):
     assert rows["ours"].seconds > 0
 
 
-def test_a_wrong_answer_is_the_commands_exit_status(monkeypatch, capsys):
+def test_a_wrong_answer_makes_the_run_unsound():
+    leaky = Method(blurred_across_regions, False, {"shared": 64, "distinct": 0})
+    outcome = poisson.run([16], effort=BRIEF, methods={"leaky": leaky})
+    assert not outcome.sound
+    assert "wrong" in outcome.text
+
+
+def test_splu_and_the_reference_have_to_agree():
     leaky = Method(blurred_across_regions, False, dict.fromkeys(CASES, 64))
-    monkeypatch.setattr(poisson, "METHODS", {"ours": METHODS["ours"], "splu, symmetric mode": leaky})
-    monkeypatch.setattr(poisson, "QUICK", BRIEF)
-    assert main(["bench", "poisson", "--sizes", "16", "--quick"]) == 1
-    assert "wrong" in capsys.readouterr().out
-
-
-def test_a_wrong_reference_is_caught(monkeypatch):
-    monkeypatch.setattr(poisson, "REFERENCE_TOL", 0.5)
     with pytest.raises(ValueError, match="splu differs"):
-        poisson.measure(16, 1, "shared", {"splu": METHODS["splu"]}, BRIEF)
+        poisson.measure(16, 1, "shared", {"splu": leaky}, BRIEF)
 
 
 def test_the_loosest_tolerance_that_holds_is_taken():
@@ -89,22 +88,32 @@ def test_the_loosest_tolerance_that_holds_is_taken():
     assert row.error <= 1e-3 < relative_error(ours(problem, looser), reference)
 
 
-def test_the_command_verifies_every_row_and_writes_json(tmp_path, monkeypatch, capsys):
+def test_a_run_verifies_every_row_and_tells_its_progress(capsys):
     fast = {name: method for name, method in METHODS.items() if name in ("ours", "splu", "torch loop")}
-    monkeypatch.setattr(poisson, "METHODS", fast)
-    monkeypatch.setattr(poisson, "QUICK", BRIEF)
-    file = tmp_path / "poisson.json"
-    assert main(["bench", "poisson", "--quick", "--sizes", "32", "16", "--json", str(file)]) == 0
-    data = json.loads(file.read_text())
+    outcome = poisson.run([32, 16], effort=BRIEF, methods=fast)
+    data = outcome.data
+    assert outcome.sound
     assert data.keys() == {"benchmark", "machine", "settings", "rows", "memory", "targets", "seconds"}
     assert data["machine"].keys() >= {"cpu", "cores", "threads", "versions", "date"}
     assert data["settings"]["sizes"] == [16, 32]
     # two sizes, three factors; ours at two tolerances and splu in both cases, the torch loop in one
     assert len(data["rows"]) == 2 * 3 * (4 + 3)
     assert all(row["error"] <= 1e-3 and row["seconds"] > 0 and row["checked"] == 40 for row in data["rows"])
-    printed = capsys.readouterr()
-    assert len(re.findall(r"^splu / ours .*×", printed.out, re.MULTILINE)) == 6
-    assert "32², alphas ×64, distinct channels" in printed.err
+    assert len(re.findall(r"^splu / ours .*×", outcome.text, re.MULTILINE)) == 6
+    assert "32², alphas ×64, distinct channels" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("sound", [True, False])
+def test_the_command_prints_the_report_writes_json_and_says_whether_answers_were_right(
+    sound, tmp_path, monkeypatch, capsys
+):
+    calls = []
+    monkeypatch.setattr(poisson, "run", lambda *call: calls.append(call) or Outcome("a table", {"rows": [1]}, sound))
+    file = tmp_path / "poisson.json"
+    assert main(["bench", "poisson", "--quick", "--sizes", "32", "16", "--json", str(file)]) == (0 if sound else 1)
+    assert calls == [([32, 16], True)]
+    assert capsys.readouterr().out == "a table\n"
+    assert json.loads(file.read_text()) == {"rows": [1]}
     assert [path.name for path in tmp_path.iterdir()] == ["poisson.json"]
 
 

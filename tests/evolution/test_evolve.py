@@ -240,10 +240,9 @@ def test_descriptors_are_asked_for_in_the_dilated_regions_side_by_side():
     assert [np.count_nonzero(asked == i) for i in (0, 1)] == [24 * 33, 24 * 13]
 
 
-def test_large_regions_are_asked_for_alone_in_their_boxes(monkeypatch):
-    monkeypatch.setattr("shapetailor.evolution.region_costs.CANVAS", 24 * 12)
+def test_large_regions_are_asked_for_alone_in_their_boxes():
     counted, start = Counted(), strips(40, 5, 10)
-    run(start, start, EvolutionConfig(iterations=0, reach=3), counted)
+    Tailor(tensor(start), Descriptors(counted), 3, largest_canvas=24 * 12).start(start)
     assert sorted(each.shape for each in counted.asked) == [(1, 24, 8), (1, 24, 11), (1, 24, 33)]
 
 
@@ -379,8 +378,8 @@ def test_settings_that_make_no_sense_are_named(options, message):
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_regions_on_one_canvas_are_described_as_if_alone(stride):
-    net, start = tiny_network(features="rich", stride=stride), boxes((22, 27), 5, per_side=5)
-    image = net.prepare(torch.rand(1, 1, 22, 27, generator=torch.Generator().manual_seed(0)).double())
+    net, start = tiny_network(features="rich", stride=stride), boxes((14, 17), 5, per_side=5)
+    image = net.prepare(torch.rand(1, 1, 14, 17, generator=torch.Generator().manual_seed(0)).double())
     found = [Tailor(image, net.descriptors, 2 * stride, largest_canvas=largest).start(start) for largest in (2**20, 0)]
     for i, alone in found[1].items():
         np.testing.assert_array_equal(found[0][i].band, alone.band)

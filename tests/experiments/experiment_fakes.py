@@ -1,4 +1,4 @@
-"""Shared by tests of experiments: methods that keep count, and the norm of a displacement."""
+"""Shared by tests of experiments: methods that keep count."""
 
 from dataclasses import dataclass, field, replace
 
@@ -34,11 +34,3 @@ def with_fake(context, method=None, name="fake", learns=True, unavailable=None):
 
     fake = Baseline(name, method.title, learns, fit, lambda: unavailable)
     return replace(context, baselines={name: fake}), method, fits
-
-
-def squared_sobolev_norm(displacement):
-    """Return ‖v‖² = |a₀|² + Σ |k|² |a_k|² of a displacement (2, H, W) by the fast Fourier transform."""
-    height, width = displacement.shape[1:]
-    coefficients = np.fft.fft2(displacement) / (height * width)
-    squares = np.fft.fftfreq(height, 1 / height)[:, None] ** 2 + np.fft.fftfreq(width, 1 / width) ** 2
-    return float((np.where(squares == 0, 1, squares) * np.abs(coefficients) ** 2).sum())

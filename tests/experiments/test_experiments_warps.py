@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
-from experiment_fakes import squared_sobolev_norm
 
+from gallery import squared_sobolev_norm
 from shapetailor.baselines import Baseline
 from shapetailor.datasets import Sample
 from shapetailor.experiments import covariance, deformation

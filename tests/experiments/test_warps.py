@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from experiment_fakes import squared_sobolev_norm
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gallery import squared_sobolev_norm
 from shapetailor.experiments.warps import Warp, random_deformation, rotation
 from shapetailor.labels import largest_rectangle
 

@@ -10,8 +10,9 @@ import safetensors.torch
 import torch
 
 from shapetailor.network import checkpoint
-from shapetailor.network.checkpoint import load_model, save_model, shipped_models
+from shapetailor.network.checkpoint import load_model, read_model, save_model, shipped_models
 from shapetailor.network.stdnn import STDNN, STDNNConfig
+from shapetailor.segmentation.usage import Usage
 
 
 @pytest.fixture
@@ -145,3 +146,17 @@ def test_every_shipped_model_loads(name):
     net, metadata = load_model(name)
     assert metadata["data"]["fingerprint"]
     assert net.config.dimension > 1
+
+
+@pytest.mark.parametrize(
+    ("name", "usage"), [("texture", Usage.usual(4, two_networks=True)), ("paper", Usage.usual(1, two_networks=False))]
+)
+def test_shipped_models_say_how_they_are_used(name, usage):
+    assert Usage.from_dict(read_model(name).usage) == usage
+
+
+def test_a_file_says_how_its_network_is_used_or_nothing(tmp_path, net, path):
+    assert read_model(path).usage == {}
+    usage = Usage.usual(4, two_networks=True)
+    save_model(tmp_path / "used.safetensors", net, usage=usage.to_dict())
+    assert Usage.from_dict(read_model(tmp_path / "used.safetensors").usage) == usage

@@ -1,4 +1,4 @@
-"""Local means, two networks as one descriptor, and how the second is trained."""
+"""Local means, and two networks as one descriptor."""
 
 from dataclasses import replace
 from math import inf
@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shapetailor import STDNN, EvolutionConfig, Segmenter, metrics
-from shapetailor.cli import main
 from shapetailor.datasets import ProceduralTextures
 from shapetailor.datasets.mosaics import MosaicDataset
 from shapetailor.evolution.local_means import cell_side, local_means
@@ -19,10 +18,6 @@ from shapetailor.network.checkpoint import load_model, save_model
 from shapetailor.network.config import STDNNConfig
 from shapetailor.network.describer import Describer, Descriptors
 from shapetailor.network.two_level import TwoLevels, describe_whole
-from shapetailor.training.augmentation import Batches
-from shapetailor.training.boundary_samples import PairMaker
-from shapetailor.training.corpus import read_corpus
-from shapetailor.training.sharpen import SharpenConfig, choice_loss, judge, sharpen
 
 SMALL = STDNNConfig(
     features="rich", premix=4, scales=(0.5, 4.0), widths=(8, 6), alpha=1.0, head="unit", resolution=64, tol=1e-3
@@ -38,16 +33,6 @@ def networks(seed=0):
 @pytest.fixture(scope="module")
 def mosaics():
     return MosaicDataset(ProceduralTextures(8, 96), 12, (2, 3), 64, 0)
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory, mosaics):
-    folder = tmp_path_factory.mktemp("model")
-    net = networks()
-    net.fine = None
-    net.config = FIRST
-    save_model(folder / "first.safetensors", net, {"training": {"seed": 0}})
-    return folder / "first.safetensors"
 
 
 def slow_means(values, inside, sigma):
@@ -174,97 +159,7 @@ def test_the_exact_gradient_wants_one_mean_a_region():
         EvolutionConfig(locality=0.0)
 
 
-@pytest.fixture(scope="module")
-def pairs(mosaics):
-    corpus = read_corpus(mosaics, 64)
-    corpus = replace(corpus, images=corpus.images.expand(-1, 3, -1, -1))
-    net = networks()
-    maker = PairMaker(net, net.fine, 3, 0.125, 1)
-    return maker, maker.make(Batches(corpus, 0, perturb=False), 16, 0)
-
-
-def test_targets_are_the_truth_where_both_regions_reach(pairs):
-    _, made = pairs
-    contested = made.target >= 0
-    assert 0.02 < contested.float().mean() < 0.6
-    for number, names in enumerate(made.names):
-        truth = made.truths[number, 1::2, 1::2]
-        where = contested[number]
-        assert (names[made.target[number, where].long()] == truth[where]).all()
-        assert (made.inside[number, :, where] >= 0).float().mean() > 0.9
-
-
-def test_regions_move_to_where_costs_say(pairs):
-    maker, made = pairs
-
-    def oracle(few):
-        right = torch.stack([few.target != 0, few.target != 1], dim=1).float()
-        stay = (few.own < 0.5).float()
-        return torch.where((few.target < 0)[:, None], stay, right)
-
-    after = maker.moved(made, oracle)
-    before = (made.regions == made.truths).float().mean()
-    assert (after.regions == after.truths).float().mean() > before + 0.01
-    torch.testing.assert_close(after.names, made.names)
-
-
-def test_both_sides_of_a_boundary_weigh_the_same():
-    cost = torch.zeros(1, 2, 1, 100)
-    cost[0, 1] = 0.4  # everything goes to the first
-    target = torch.cat([torch.zeros(1, 1, 60), torch.ones(1, 1, 40)], dim=2).long()
-    wrong, right = np.log1p(np.exp(2.0)), np.log1p(np.exp(-2.0))
-    assert float(choice_loss(cost, target)) == pytest.approx((wrong + right) / 2, rel=1e-6)
-
-
-CONFIG = SharpenConfig(network=FINE, size=64, steps=30, batch=4, samples=32, save_every=10)
-
-
-def test_the_second_network_learns_and_the_first_stays(trained, mosaics, tmp_path):
-    net = sharpen(trained, mosaics, tmp_path / "new.safetensors", CONFIG, device="cpu", progress=False)
-    found, metadata = load_model(tmp_path / "new.safetensors")
-    first, _ = load_model(trained)
-    for name, each in first.state_dict().items():
-        torch.testing.assert_close(found.state_dict()[name], each, rtol=0, atol=0)
-    assert metadata["sharpening"]["steps"] == 30
-    lines = (tmp_path / "new.log.jsonl").read_text().splitlines()
-    assert len(lines) == 3
-    assert not (tmp_path / "new.resume.safetensors").exists()
-    corpus = read_corpus(mosaics, 64)
-    corpus = replace(corpus, images=corpus.images.expand(-1, 3, -1, -1))
-    made = PairMaker(net, net.fine, 5, 0.125, 1).make(Batches(corpus, 1, perturb=False), 16, 5)
-    fresh = networks(7).fine
-    fresh.set_statistics(net.fine.mean, net.fine.std)
-    assert judge(net.fine, made)["validation_loss"] < judge(fresh, made)["validation_loss"] - 0.01
-
-
-def test_a_stopped_run_goes_on_as_if_never_stopped(trained, mosaics, tmp_path, monkeypatch):
-    config = replace(CONFIG, steps=8, samples=16, save_every=3)
-    whole = sharpen(trained, mosaics, tmp_path / "whole.safetensors", config, device="cpu", progress=False)
-    from shapetailor.training import sharpen as sharpening
-
-    taken = sharpening._step
-
-    def stop(fine, optimizer, made, step, settings):
-        if step == 7:
-            raise KeyboardInterrupt
-        return taken(fine, optimizer, made, step, settings)
-
-    out = tmp_path / "part.safetensors"
-    monkeypatch.setattr(sharpening, "_step", stop)
-    with pytest.raises(KeyboardInterrupt):
-        sharpen(trained, mosaics, out, config, device="cpu", progress=False)
-    monkeypatch.setattr(sharpening, "_step", taken)
-    assert not out.exists()
-    with pytest.raises(ValueError, match="left from a run"):
-        sharpen(trained, mosaics, out, config, device="cpu", progress=False)
-    resumed = sharpen(trained, mosaics, out, config, resume=True, device="cpu", progress=False)
-    for name, each in whole.state_dict().items():
-        torch.testing.assert_close(resumed.state_dict()[name], each, rtol=0, atol=0)
-    with pytest.raises(ValueError, match="cannot be resumed"):
-        sharpen(trained, mosaics, out, replace(config, steps=9), resume=True, device="cpu", progress=False)
-
-
-def test_a_picture_is_segmented_with_both_networks_however_it_lies(trained, mosaics):
+def test_a_picture_is_segmented_with_both_networks_however_it_lies(mosaics):
     net = networks(2)
     segmenter = Segmenter(net)
     image = mosaics[1].image[:60, :52]
@@ -279,13 +174,3 @@ def test_a_picture_is_segmented_with_both_networks_however_it_lies(trained, mosa
     marks[5:9, 5:9], marks[-9:-5, -9:-5] = 0, 1
     kept = segmenter.segment(image, scribbles=marks).labels
     np.testing.assert_array_equal(kept[marks >= 0], marks[marks >= 0])
-
-
-def test_the_command_sharpens_a_model(trained, tmp_path, capsys):
-    folder = tmp_path / "data"
-    assert main(["data", "mosaics", "--count", "4", "--size", "64", "--regions", "2-2", "--out", str(folder)]) == 0
-    arguments = ["sharpen", str(trained), "--data", str(folder), "--steps", "2", "--samples", "4", "--device", "cpu"]
-    assert main([*arguments, "--out", str(tmp_path / "new.safetensors")]) == 0
-    assert "second network" in capsys.readouterr().out
-    assert load_model(tmp_path / "new.safetensors")[0].fine is not None
-    assert main([*arguments, "--out", str(tmp_path / "new.txt")]) == 2

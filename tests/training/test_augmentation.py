@@ -35,11 +35,6 @@ def corpus(images=3, channels=3, size=SIZE, seed=0):
     return Corpus(pictures, truths, tuple(f"image{i}" for i in range(images)))
 
 
-@pytest.fixture(autouse=True)
-def few_masks(monkeypatch):
-    monkeypatch.setattr(augment, "MASKS", 8)
-
-
 def test_a_sample_depends_on_seed_step_and_index_alone():
     first, second = Batches(corpus(), seed=5), Batches(corpus(), seed=5)
     whole = first(7, range(6))
@@ -64,11 +59,10 @@ def test_without_mosaics_and_perturbation_samples_are_the_images_with_their_trut
         assert torch.equal(truth, data.truths[matches.index(True)])
 
 
-def test_each_region_of_a_mosaic_shows_one_texture(monkeypatch):
-    monkeypatch.setattr(augment, "MOSAIC_SHARE", 1.0)
-    batch = Batches(corpus(images=4), seed=1)(0, range(6))
+def test_each_region_of_a_mosaic_shows_one_texture():
+    batches, rng = Batches(corpus(images=4), seed=1), np.random.default_rng(1)
     shown = 0
-    for image, truth in zip(batch.images, batch.truths, strict=True):
+    for image, truth in (batches._mosaic(batches._textures[0], rng) for _ in range(6)):
         means = []
         for region in truth.unique():
             pixels = image[:, truth == region]

@@ -7,9 +7,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
+from shapetailor import STDNN, Segmenter, STDNNConfig
 from shapetailor.datasets import Sample
 from shapetailor.io.images import write_image, write_labels
+from shapetailor.io.intensity import Intensity
 from shapetailor.training.corpus import Corpus, read_corpus
 
 
@@ -76,11 +79,102 @@ def test_unlike_channels_and_vanished_regions_are_named():
     assert "dot: fewer than 2 regions" in str(error.value)
 
 
-def test_a_float_image_beyond_unit_range_is_brought_into_it():
-    values = np.linspace(-5.0, 300.0, 24 * 24).reshape(24, 24)
-    corpus = read_corpus([Sample(values, (halves(),), name) for name in "ab"], 24)
-    assert corpus.images.min() == 0
-    assert corpus.images.max() == 1
+class Fed(Exception):  # noqa: N818
+    """Carries what a network is fed."""
+
+
+class Stopping(STDNN):
+    """A network that stops where a picture reaches it."""
+
+    def prepare(self, image):
+        raise Fed(image)
+
+
+def fed(image, channels):
+    """Return the values (1, C, H, W) with which a picture reaches the network of a `Segmenter`."""
+    with pytest.raises(Fed) as found:
+        Segmenter(Stopping(STDNNConfig(image_channels=channels))).segment(image, 2)
+    return found.value.args[0]
+
+
+def ramp(low, high, dtype, channels=1):
+    """A picture that lies as a segmenter turns all: brightest on the right and, less so, at the bottom."""
+    y, x = np.indices((24, 24)) / 23
+    noise = np.random.default_rng(0).random((24, 24, channels))
+    values = low + (high - low) * (0.7 * x + 0.2 * y)[:, :, None] + 0.1 * (high - low) * noise
+    return values.squeeze().astype(dtype)
+
+
+STORED = {
+    "uint8": ramp(10, 240, np.uint8),
+    "uint8 colour": ramp(10, 240, np.uint8, 3),
+    "uint16": ramp(0, 65535, np.uint16),
+    "12 bits in uint16": ramp(0, 4095, np.uint16),
+    "12 bits in uint16, colour": ramp(0, 4095, np.uint16, 3),
+    "int16": ramp(-900, 3000, np.int16),
+    "int32": ramp(0, 2e6, np.int32),
+    "uint32": ramp(0, 2e9, np.uint32),
+    "float32 in 0..1": ramp(0.1, 0.7, np.float32, 3),
+    "float64 beyond": ramp(-5.0, 300.0, np.float64),
+    "float64 beyond, colour": ramp(0.0, 2.0, np.float64, 3),
+    "bool": ramp(0, 1, np.float64) > 0.5,
+    "one value": np.full((24, 24), 7, np.uint16),
+}
+
+
+def trained_on(data):
+    corpus = read_corpus(data, 24)
+    return corpus.images[:1]
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_arrays_reach_the_network_with_the_same_values_in_training_and_in_use(name):
+    image = STORED[name]
+    values = trained_on([Sample(image, (halves(),), each) for each in "ab"])
+    assert values.min() >= 0
+    assert values.max() <= 1
+    assert name == "one value" or values.max() - values.min() > 0.5
+    assert torch.equal(values, fed(image, values.shape[1]))
+
+
+@pytest.mark.parametrize("kind", ["turned.jpg", "alpha.png", "gray alpha.png", "gray16.png", "deep.tif", "float.tif"])
+def test_files_reach_the_network_with_the_same_values_in_training_and_in_use(kind, tmp_path):
+    for folder in ("images", "masks"):
+        (tmp_path / folder).mkdir()
+    for name in "ab":
+        file = tmp_path / "images" / f"{name}{kind[-4:]}"
+        colour, gray = ramp(10, 240, np.uint8, 3), ramp(10, 240, np.uint8)
+        if kind == "turned.jpg":
+            exif = Image.Exif()
+            exif[0x0112] = 6  # to be turned to the right by a quarter
+            Image.fromarray(np.rot90(colour)).save(file, exif=exif, quality=95)
+        elif "alpha" in kind:
+            planes = (colour if kind == "alpha.png" else gray[:, :, None], np.full((24, 24, 1), 90, np.uint8))
+            Image.fromarray(np.concatenate(planes, axis=2)).save(file)
+        else:
+            stored = {"gray16.png": ramp(0, 4095, np.uint16), "deep.tif": ramp(0, 4095, np.uint16, 3)}
+            write_image(file, stored.get(kind, ramp(-2.0, 9.0, np.float32)))
+        write_labels(tmp_path / "masks" / f"{name}.png", halves())
+    values = trained_on(tmp_path)
+    assert values.max() - values.min() > 0.5
+    assert torch.equal(values, fed(tmp_path / "images" / f"a{kind[-4:]}", values.shape[1]))
+
+
+def test_the_models_rule_for_intensities_is_used():
+    image = STORED["12 bits in uint16"]
+    data = [Sample(image, (halves(),), name) for name in "ab"]
+    rule = Intensity(black=5, white=90)
+    corpus = read_corpus(data, 24, intensity=rule)
+    assert np.array_equal(corpus.images[0, 0], rule(image))
+    assert not torch.equal(corpus.images[:1], trained_on(data))
+
+
+def test_values_that_are_not_finite_are_named():
+    image = STORED["float64 beyond"].copy()
+    image[3, 4] = np.nan
+    data = [Sample(STORED["float64 beyond"], (halves(),), "good"), Sample(image, (halves(),), "holed")]
+    with pytest.raises(ValueError, match="holed: image must be finite; 1 of 576 values"):
+        read_corpus(data, 24)
 
 
 @given(st.integers(2, 40), st.integers(0, 5))

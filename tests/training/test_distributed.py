@@ -24,12 +24,10 @@ SIZE = 16
 SCRIPT = """
 import sys
 import torch
-from shapetailor import augment
 from shapetailor.network import STDNNConfig
 from shapetailor.training import TrainConfig, train
 
 torch.set_num_threads(1)
-augment.MASKS = 4
 network = STDNNConfig(widths=(6, 3), scales=(1.0,), alpha=1.0, resolution=16)
 sizes = {"size": 16, "steps": int(sys.argv[3]), "batch": 4, "samples": 12}
 config = TrainConfig(network, **sizes, validate_every=2, validation_share=0.3)
@@ -96,22 +94,24 @@ def test_killed_by_sigkill_and_resumed_it_ends_with_the_same_bytes(data, tmp_pat
 GRADIENTS = SCRIPT.replace(
     'train(sys.argv[1], sys.argv[2], config, resume=True, device="cpu", progress=False)',
     """
+from functools import partial
 from safetensors.torch import save_file
-from shapetailor.augment import Batches
-from shapetailor.bank import fill_bank
-from shapetailor.corpus import read_corpus
-from shapetailor.processes import joined
-from shapetailor.training import batch_gradients, initial_network, validate, validation_blocks
+from shapetailor.training.augmentation import Batches
+from shapetailor.training.corpus import read_corpus
+from shapetailor.training.distributed import joined
+from shapetailor.training.loop import gradients
+from shapetailor.training.sample_bank import fill_bank
+from shapetailor.training.train import batch_loss, initial_network, validate, validation_blocks
 
 with joined("cpu") as processes:
     corpus = read_corpus(sys.argv[1], 16)
     net = initial_network(config, corpus)
     bank = fill_bank(net, Batches(corpus, seed=0), 12, 4)
-    loss = batch_gradients(net, bank, 3, config, processes)
-    gradients = {name: each.grad for name, each in net.named_parameters()}
+    loss = gradients(net, partial(batch_loss, net, bank, 3, config, processes), processes)
+    found = {name: each.grad for name, each in net.named_parameters()}
     held_out = validation_blocks(net, corpus, config, processes)
     validation = torch.tensor(validate(net, held_out, config, processes))
-    save_file({**gradients, "loss": loss, "validation": validation}, f"{sys.argv[2]}.{processes.rank}")
+    save_file({**found, "loss": loss, "validation": validation}, f"{sys.argv[2]}.{processes.rank}")
 """,
 )
 
@@ -156,16 +156,16 @@ def test_a_full_disk_is_reported_before_the_first_step(data, tmp_path):
 WITHOUT_OPTIONAL = """
 import sys
 
-for name in ("numba", "tqdm", "tifffile", "matplotlib", "skimage", "sklearn", "pyamg"):
+for name in ("numba", "tifffile", "matplotlib", "skimage", "sklearn", "pyamg"):
     sys.modules[name] = None  # to import, and to importlib.util.find_spec, it is not there
-import shapetailor.commands.train
+import shapetailor.cli.sharpen, shapetailor.cli.train
 """ + SCRIPT.replace("progress=False", "progress=True")
 
 
-def test_training_needs_torch_numpy_scipy_pillow_and_safetensors_only(data, tmp_path):
+def test_training_needs_torch_numpy_scipy_pillow_safetensors_and_tqdm_only(data, tmp_path):
     process = start(data, tmp_path / "model.safetensors", 4, script=WITHOUT_OPTIONAL)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
-    assert "step 4/4: loss" in errors  # plain lines in place of the bar
+    assert "step 4/4: loss" in errors  # lines where stderr is no terminal
     assert "no curves drawn: matplotlib is not installed" in errors
     assert load_model(tmp_path / "model.safetensors")[0].config.widths == (6, 3)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from importlib import import_module
 from math import isclose
 
 import numpy as np
@@ -10,12 +12,16 @@ import pytest
 import torch
 
 from shapetailor.datasets import Sample
-from shapetailor.network.checkpoint import load_model
-from shapetailor.network.stdnn import STDNNConfig
-from shapetailor.training import augmentation as augment
-from shapetailor.training import train as training
+from shapetailor.io.intensity import Intensity
+from shapetailor.network.checkpoint import load_model, read_model
+from shapetailor.network.stdnn import STDNN, STDNNConfig
+from shapetailor.segmentation.usage import Usage
+from shapetailor.training import loop
+from shapetailor.training.loop import Loop, Pace, learning_rate
 from shapetailor.training.run_state import State, load_state, save_state, state_path
-from shapetailor.training.train import TrainConfig, learning_rate, recipe, train
+from shapetailor.training.train import TrainConfig, recipe, train
+
+training = import_module("shapetailor.training.train")  # the package has a function of this name
 
 SIZE = 16
 NETWORK = STDNNConfig(widths=(6, 3), scales=(1.0,), alpha=1.0, resolution=SIZE)
@@ -47,18 +53,11 @@ def timeless_log(out):
     return [{key: value for key, value in record.items() if key != "seconds"} for record in records]
 
 
-@pytest.fixture(autouse=True)
-def few_masks(monkeypatch):
-    monkeypatch.setattr(augment, "MASKS", 4)
-
-
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """Train once without interruption."""
-    before, augment.MASKS = augment.MASKS, 4
     out = tmp_path_factory.mktemp("finished") / "model.safetensors"
     run(out)
-    augment.MASKS = before
     return out
 
 
@@ -73,6 +72,32 @@ def test_the_model_file_says_how_it_came_about(finished):
     assert metadata["validation"]["covering"] == best["covering"]
     assert metadata["validation"]["step"] == best["step"]
     assert len(metadata["validation"]["images"]) == 2
+
+
+def test_the_model_file_says_how_it_is_used(finished, tmp_path):
+    assert Usage.from_dict(read_model(finished).usage) == Usage.usual(1, two_networks=False)
+    usage = Usage(intensity=Intensity(1.0, 99.0), positions=2)
+    run(tmp_path / "other.safetensors", tiny(usage=usage, steps=1))
+    assert Usage.from_dict(read_model(tmp_path / "other.safetensors").usage) == usage
+
+
+def test_the_usual_use_follows_the_network():
+    config = recipe("texture")
+    assert config.model_usage == Usage.usual(4, two_networks=False)
+    assert replace(config, network=NETWORK).model_usage == Usage.usual(1, two_networks=False)
+
+
+def test_a_loop_without_a_file_writes_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    net = torch.nn.Linear(1, 1)
+    steps = Loop(net, Pace(steps=5, learning_rate=0.1, every=2))
+    for _ in steps:
+        steps.take(lambda: (net(torch.ones(1, 1)) - 1).square().mean())
+        if steps.due:
+            steps.record({})
+    assert [each["step"] for each in steps.state.records] == [2, 4, 5]
+    assert steps.state.records[-1]["loss"] < steps.state.records[0]["loss"]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_finished_run_leaves_model_log_and_curves_only(finished):
@@ -94,15 +119,17 @@ class Killed(BaseException):
 @pytest.mark.parametrize(
     ("where", "call", "after"),
     [
-        ("batch_gradients", 4, False),
-        ("save_state", 1, False),
-        ("save_state", 2, True),
-        ("save_model", 1, False),
-        ("draw_curves", 1, True),
+        ("loop.gradients", 4, False),
+        ("loop.save_state", 1, False),
+        ("loop.save_state", 2, True),
+        ("train.save_model", 1, False),
+        ("train.draw_curves", 1, True),
     ],
 )
 def test_stopped_anywhere_and_resumed_it_ends_with_the_same_bytes(finished, tmp_path, monkeypatch, where, call, after):
-    out, original, calls = tmp_path / "model.safetensors", getattr(training, where), []
+    out, calls = tmp_path / "model.safetensors", []
+    module, name = import_module(f"shapetailor.training.{where.split('.')[0]}"), where.split(".")[1]
+    original = getattr(module, name)
 
     def dies(*args, **kwargs):
         calls.append(where)
@@ -112,7 +139,7 @@ def test_stopped_anywhere_and_resumed_it_ends_with_the_same_bytes(finished, tmp_
         return result
 
     with monkeypatch.context() as patch:
-        patch.setattr(training, where, dies)
+        patch.setattr(module, name, dies)
         with pytest.raises(Killed):
             run(out)
     run(out, resume=True)
@@ -123,7 +150,7 @@ def test_stopped_anywhere_and_resumed_it_ends_with_the_same_bytes(finished, tmp_
 
 def test_resuming_a_finished_run_changes_nothing(finished, monkeypatch):
     before = finished.read_bytes()
-    monkeypatch.setattr(training, "batch_gradients", None)  # no step may be taken
+    monkeypatch.setattr(loop, "gradients", None)  # no step may be taken
     run(finished, resume=True)
     assert finished.read_bytes() == before
 
@@ -138,7 +165,7 @@ def stopped(tmp_path, monkeypatch):
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(training, "save_state", dies)
+        patch.setattr(loop, "save_state", dies)
         with pytest.raises(Killed):
             run(out)
     return out
@@ -149,6 +176,9 @@ def test_another_training_is_not_resumed(stopped):
         run(stopped, tiny(learning_rate=0.1), resume=True)
     with pytest.raises(ValueError, match=r"cannot be resumed; .*data\.fingerprint"):
         train(samples(seed=1), stopped, tiny(), resume=True, device="cpu", progress=False)
+    other = replace(Usage(), near=replace(Usage().near, reach=3))
+    with pytest.raises(ValueError, match=r"cannot be resumed; .*training\.usage\.near\.reach: 2 → 3"):
+        run(stopped, tiny(usage=other), resume=True)
 
 
 def test_a_stopped_training_is_not_overwritten_by_mistake(stopped):
@@ -157,7 +187,7 @@ def test_a_stopped_training_is_not_overwritten_by_mistake(stopped):
 
 
 def test_the_state_holds_weights_moments_and_progress_exactly(tmp_path):
-    nets = [training.STDNN(NETWORK) for _ in range(2)]
+    nets = [STDNN(NETWORK) for _ in range(2)]
     optimizers = [torch.optim.AdamW(net.parameters()) for net in nets]
     for parameter in nets[0].parameters():
         parameter.grad = torch.rand_like(parameter)
@@ -204,14 +234,13 @@ def test_a_diverging_training_stops_with_advice(tmp_path):
 
 
 def test_a_loss_that_is_no_number_stops_the_training(tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "batch_gradients", lambda *_: torch.tensor(float("nan")))
+    monkeypatch.setattr(loop, "gradients", lambda *_: torch.tensor(float("nan")))
     with pytest.raises(ValueError, match="step 1 failed, a lower learning_rate may help: the loss is nan"):
         run(tmp_path / "model.safetensors")
 
 
 def test_the_rate_rises_then_falls_to_nearly_zero():
-    config = tiny(steps=400, learning_rate=1.0)
-    rates = [learning_rate(config, step) for step in range(400)]
+    rates = [learning_rate(1.0, 400, step) for step in range(400)]
     assert rates[0] < 0.1
     assert isclose(max(rates), 1.0, abs_tol=0.01)
     assert np.argmax(rates) <= 20
@@ -235,7 +264,7 @@ def test_settings_out_of_range_are_named(name, value):
 
 def test_a_folder_that_cannot_be_written_is_reported_before_training(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("no folder")
-    monkeypatch.setattr(training, "batch_gradients", None)
+    monkeypatch.setattr(loop, "gradients", None)
     with pytest.raises(OSError, match=r"cannot write .* bytes to .*file"):
         run(tmp_path / "file" / "model.safetensors")
     with pytest.raises(ValueError, match=r"ends with \.safetensors"):

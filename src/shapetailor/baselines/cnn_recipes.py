@@ -1,7 +1,7 @@
 """FCN-ResNet101 and DeepLab-v3, trained by cross-entropy and by our loss.
 
-"Our loss" is the one that the ST-DNN beside them is trained by (`training.mean_loss` of the recipe "texture"), on
-descriptors of the same dimension and of unit length, so that a comparison is one of networks and not of losses.
+"Our loss" is that of the ST-DNN beside them (`loss.separation_loss`), on descriptors of the same dimension and of unit
+length, so that a comparison is one of networks and not of losses.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import cos, isfinite, pi
+from functools import partial
+from math import pi
 from typing import Literal
 
 import numpy as np
@@ -11,10 +12,10 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torch.nn import functional as F
-from tqdm import tqdm
 
+from ..loss import separation_loss
 from ..training.corpus import Corpus
-from ..training.train import mean_loss, recipe
+from ..training.loop import Loop, Pace
 from .cnn import CNN
 
 Loss = Literal["ce", "loss"]
@@ -39,41 +40,25 @@ QUICK = Schedule(size=64, steps=2, batch=2)
 
 
 def train_cnn(net: CNN, corpus: Corpus, loss: Loss, schedule: Schedule, seed: int, device: str, progress: bool) -> None:
-    """Train a network in place, by AdamW at a rate that falls along half a cosine.
+    """Train a network in place on images of the schedule's size; gray ones are repeated to three channels.
 
-    Parameters
-    ----------
-    net : CNN
-    corpus : Corpus
-        Images of the schedule's size; gray ones are repeated to three channels.
-    loss : {"ce", "loss"}
-        `matched_cross_entropy` of the logits, or of the descriptors the loss that our ST-DNN is trained by.
-    schedule : Schedule
-    seed : int
-        Of batches, augmentation and dropout.
-    device : str
-    progress : bool
+    The loss is `matched_cross_entropy` of the logits, or of the descriptors the loss that our ST-DNN is trained by.
+    The seed is of batches, augmentation and dropout.
     """
     rng = np.random.default_rng([7, seed])
     place = torch.device(device)
     net.to(place).train()
     corpus = corpus.to(place)
-    optimizer = torch.optim.AdamW(net.parameters(), schedule.learning_rate)
+    pace = Pace(schedule.steps, schedule.learning_rate, every=100, warm_up=0)
+    loop = Loop(net, pace, title=f"{net.architecture}, {loss}", progress=progress)
     with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
         torch.manual_seed(seed)  # dropout
-        bar = tqdm(range(schedule.steps), desc=f"{net.architecture}, {loss}", unit="step", disable=not progress)
-        for step in bar:
-            for group in optimizer.param_groups:
-                group["lr"] = schedule.learning_rate * (1 + cos(pi * step / schedule.steps)) / 2
+        for _ in loop:
             batch = corpus.take(rng.integers(len(corpus.names), size=schedule.batch).tolist())
-            value = _loss(net, *turned_and_scaled(batch.images.expand(-1, 3, -1, -1), batch.truths, rng), loss)
-            optimizer.zero_grad()
-            value.backward()
-            optimizer.step()
-            reached = float(value.detach())
-            if not isfinite(reached):
-                raise ValueError(f"step {step + 1} of {net.architecture}: the loss is {reached}")
-            bar.set_postfix(loss=f"{reached:.3f}", refresh=False)
+            pictures = turned_and_scaled(batch.images.expand(-1, 3, -1, -1), batch.truths, rng)
+            loop.take(partial(_loss, net, *pictures, loss))
+            if loop.due:
+                loop.record({})
     net.eval()
 
 
@@ -81,18 +66,15 @@ def _loss(net: CNN, images: Tensor, truths: Tensor, loss: Loss) -> Tensor:
     # Half precision on a GPU trains as well, several times faster; the loss itself is computed in single precision.
     with torch.autocast(images.device.type, torch.bfloat16, enabled=images.is_cuda):
         logits = net.logits(net.prepare(images)).float()
-    if loss == "ce":
-        return matched_cross_entropy(logits, truths)
-    return mean_loss(net.bounded(logits), truths, recipe("texture"))
+    return matched_cross_entropy(logits, truths) if loss == "ce" else separation_loss(net.bounded(logits), truths)
 
 
 def matched_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """Cross-entropy against regions whose names mean nothing.
 
-    Textures have no classes: which of two regions is "1" is the annotator's whim. Each image's regions are therefore
-    named anew, by the one-to-one assignment of regions to classes that has the least cross-entropy. Every region of an
-    image weighs the same, as in `eq:loss`. Pixels with negative labels do not count; an image has at most as many
-    regions as there are classes.
+    Textures have no classes. Each image's regions are named anew, by the one-to-one assignment of regions to classes
+    that has the least cross-entropy. Every region of an image weighs the same, as in `eq:loss`. Pixels with negative
+    labels do not count; an image has at most as many regions as there are classes.
 
     Examples
     --------

@@ -1,13 +1,14 @@
 """The ways to solve the Poisson benchmark: ours, and what a user would pick instead.
 
-Every method starts from channels and label map, so that assembling, factoring and building hierarchies are part
-of its time. SuperLU and PyAMG run on one core, whatever there is.
+Every method starts from channels and label map: assembling, factoring and building hierarchies count. SuperLU and PyAMG
+use one core.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -33,11 +34,6 @@ def ours(problem: Problem, tol: float, backend: Any = "auto", dtype: torch.dtype
     return answer
 
 
-def dense_inverse(problem: Problem, tol: float) -> Array:
-    """Invert each matrix (`eq:invPoisson`) and multiply by all channels of its scale."""
-    return ours(problem, tol, backend="dense")
-
-
 def graph_laplacian(labels: Array) -> sparse.csr_matrix:
     """Assemble L of a label map, pixels in raster order."""
     index = np.arange(labels.size).reshape(labels.shape)
@@ -51,7 +47,7 @@ def graph_laplacian(labels: Array) -> sparse.csr_matrix:
 
 
 def _by_scale(problem: Problem, solver: Callable[[Any], Callable[[Array], Array]]) -> Array:
-    """Prepare ``I + αL`` once for each scale and solve for the columns that are wanted there."""
+    """Prepare ``I + αL`` once for each scale and solve for its channels."""
     laplacian = graph_laplacian(problem.labels)
     unit = sparse.identity(problem.labels.size)
     answer = np.empty((len(problem.alphas), *problem.channels.shape[1:]), np.float32)
@@ -63,12 +59,12 @@ def _by_scale(problem: Problem, solver: Callable[[Any], Callable[[Array], Array]
 
 
 def sparse_lu(problem: Problem, tol: float) -> Array:
-    """SciPy's `splu` as it comes: factor once for each scale, solve for all channels at once."""
+    """SciPy's `splu` with its defaults: factor once for each scale, solve for all channels at once."""
     return _by_scale(problem, lambda matrix: splu(matrix).solve)
 
 
 def symmetric_lu(problem: Problem, tol: float) -> Array:
-    """`splu` told what it could know: a symmetric, diagonally dominant matrix (SuperLU users' guide)."""
+    """`splu` with the options for symmetric, diagonally dominant matrices (SuperLU users' guide)."""
     options = {"SymmetricMode": True}
     return _by_scale(
         problem,
@@ -88,7 +84,7 @@ def algebraic_multigrid(problem: Problem, tol: float) -> Array:
 
 
 def torch_loop(problem: Problem, tol: float) -> Array:
-    """Conjugate gradients for all channels at once, in the torch operations that come to mind."""
+    """Conjugate gradients for all channels at once, in plain torch operations."""
     labels = torch.from_numpy(problem.labels)
     across = (labels[:, 1:] == labels[:, :-1]).float()
     down = (labels[1:] == labels[:-1]).float()
@@ -123,19 +119,11 @@ def torch_loop(problem: Problem, tol: float) -> Array:
 
 @dataclass(frozen=True)
 class Method:
-    """A way to solve, and how far it is taken.
+    """A way to solve. The alternatives do the same work in both cases, so that one is enough."""
 
-    Attributes
-    ----------
-    solve : (problem, tol) → answer
-    iterative : whether the tolerance matters
-    largest : the largest side it is run at, in each case; 0 is never. The alternatives do the same work in both
-        cases, so that one is enough.
-    """
-
-    solve: Callable[[Problem, float], Array]
-    iterative: bool
-    largest: dict[str, int]
+    solve: Callable[[Problem, float], Array]  # of problem and tolerance
+    iterative: bool  # whether the tolerance matters
+    largest: dict[str, int]  # the largest side it is run at, in each case; 0 is never
 
 
 def _limits(shared: int, distinct: int) -> dict[str, int]:
@@ -147,6 +135,6 @@ METHODS = {
     "splu": Method(sparse_lu, False, _limits(512, 256)),
     "splu, symmetric mode": Method(symmetric_lu, False, _limits(512, 256)),
     "PyAMG": Method(algebraic_multigrid, True, _limits(512, 0) if find_spec("pyamg") else _limits(0, 0)),
-    "dense inverse": Method(dense_inverse, False, _limits(64, 0)),
+    "dense inverse": Method(partial(ours, backend="dense"), False, _limits(64, 0)),  # `eq:invPoisson`
     "torch loop": Method(torch_loop, True, _limits(512, 0)),
 }

@@ -1,8 +1,7 @@
 """The data of the Poisson benchmark, and the error of an answer.
 
-The task is the paper's first layer: 8 channels at 5 scales, 40 solves in all. "Shared" are 8 channels each of
-which is wanted at all scales; "distinct" are 40 channels, 8 for each scale, in which nothing can be shared. An
-answer is an array (5, 8, H, W) in both.
+The task is the paper's first layer: 8 channels at 5 scales, 40 solves in all. In the case "shared", 8 channels are
+each solved for at all scales; in the case "distinct", there are 40, 8 for each scale. An answer is (5, 8, H, W).
 """
 
 from __future__ import annotations
@@ -21,26 +20,19 @@ CASES = ("shared", "distinct")
 
 @dataclass(frozen=True)
 class Problem:
-    """One image to smooth.
+    """One image to smooth."""
 
-    Attributes
-    ----------
-    channels : float32, (1, 8, H, W) if shared, (5, 8, H, W) if distinct
-    labels : int64, (H, W)
-    alphas : five scales
-    """
-
-    channels: Array
-    labels: Array
-    alphas: tuple[float, ...]
+    channels: Array  # float32, (1, 8, H, W) if shared, (5, 8, H, W) if distinct
+    labels: Array  # int64, (H, W)
+    alphas: tuple[float, ...]  # five scales
 
     @property
     def shared(self) -> bool:
-        """Whether each channel is wanted at every scale."""
+        """Whether each channel is solved for at every scale."""
         return len(self.channels) == 1
 
     def at_scale(self, index: int) -> Array:
-        """Return the channels (8, H, W) that are wanted at one of the scales."""
+        """Return the channels (8, H, W) of one of the scales."""
         channels: Array = self.channels[index % len(self.channels)]
         return channels
 
@@ -50,14 +42,14 @@ class Problem:
 
 
 def make_problem(size: int, factor: float, case: str, seed: int = 0) -> Problem:
-    """Make channels like a picture's (a mean, 1/f noise, fine noise) and two large blobs as regions."""
+    """Make channels like a picture's (a mean, 1/f noise, fine noise) and two large regions."""
     rng = np.random.default_rng([seed, size])
     shape = (size, size)
     blob = smooth_noise(shape, rng, size / 3)
     scene = fractal_noise(shape, rng).astype(np.float32)
     channels = np.empty((1 if case == "shared" else len(SCALES), CHANNELS, *shape), np.float32)
     for channel in channels.reshape(-1, *shape):
-        # One scene serves all channels, displaced: a transform for each would take longer than the benchmark.
+        # One scene, displaced, serves all channels: one for each would take longer than the benchmark.
         scenery = np.roll(scene, tuple(rng.integers(0, size, 2)), axis=(0, 1))
         channel[:] = 0.5 + 0.2 * scenery + 0.05 * rng.standard_normal(shape, np.float32)
     return Problem(channels, (blob > np.median(blob)).astype(np.int64), tuple(factor * scale for scale in SCALES))

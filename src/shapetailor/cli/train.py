@@ -12,14 +12,8 @@ from ..training.train import RECIPES, recipe, train
 
 def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options that `sharpen` has too."""
-    parser.add_argument(
-        "--data",
-        type=Path,
-        nargs="+",
-        required=True,
-        metavar="DIR",
-        help="folders that hold images/ and masks/, files of equal names",
-    )
+    what = "folders that hold images/ and masks/, files of equal names"
+    parser.add_argument("--data", type=Path, nargs="+", required=True, metavar="DIR", help=what)
     parser.add_argument("--most", type=int, metavar="N", help="take at most so many images of each folder")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of all randomness (default: 0)")
     parser.add_argument("--ignore", type=int, metavar="V", help="mask value of pixels that belong to no region")
@@ -27,21 +21,23 @@ def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", metavar="D", help="cpu or cuda (default: a GPU if there is one)")
 
 
+#: Options that change the recipe's number.
+NUMBERS = {
+    "steps": "optimiser steps",
+    "batch": "images in a step",
+    "validate-every": "steps between validations",
+    "samples": "augmented samples to draw from",
+}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add_shared_arguments(parser)
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="MODEL.safetensors", help="the model to write; log and curves beside"
-    )
+    what = "the model to write; log and curves beside"
+    parser.add_argument("--out", type=Path, required=True, metavar="MODEL.safetensors", help=what)
     parser.add_argument("--recipe", choices=tuple(RECIPES), default="texture", help="default: texture")
-    parser.add_argument("--steps", type=int, metavar="N", help="optimiser steps (default: the recipe's)")
-    parser.add_argument("--batch", type=int, metavar="N", help="images in a step (default: the recipe's)")
-    parser.add_argument(
-        "--validate-every", type=int, metavar="N", help="steps between validations (default: the recipe's)"
-    )
-    parser.add_argument(
-        "--samples", type=int, metavar="N", help="augmented samples to draw from (default: the recipe's)"
-    )
+    for name, what in NUMBERS.items():
+        parser.add_argument(f"--{name}", type=int, metavar="N", help=f"{what} (default: the recipe's)")
     parser.add_argument("--no-mosaics", action="store_true", help="train on the images as they are")
     parser.add_argument("--true-regions", action="store_true", help="compute descriptors in the true regions only")
 
@@ -49,8 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Train; return 0."""
     changes = {"seed": args.seed, "most": args.most}
-    for name in ("steps", "batch", "samples", "validate_every"):
-        changes |= {} if getattr(args, name) is None else {name: getattr(args, name)}
+    given = {name: getattr(args, name) for name in ("steps", "batch", "samples", "validate_every")}
+    changes |= {name: value for name, value in given.items() if value is not None}
     changes |= {"mosaics": False} if args.no_mosaics else {}
     changes |= {"perturb": False} if args.true_regions else {}
     config = recipe(args.recipe, **changes)

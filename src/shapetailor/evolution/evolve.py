@@ -22,7 +22,6 @@ from ..labels import boundary_length
 from ..network.describer import Descriptors, OfPixels
 from ..poisson import Edges, edges_of
 from .boundary_step import advance, settle
-from .colour_crf import follow
 from .config import EvolutionConfig
 from .region_costs import Region, Tailor
 
@@ -132,6 +131,8 @@ def evolve(
         result.energy.append(energy)
         stop = bool(callback and callback(iteration, proposal, energy))
     if config.likeness and config.iterations and seen is not None:
+        from .colour_crf import follow  # compiled: machines that only train may do without
+
         result.labels = follow(result.labels, regions, seen, config.likeness, fixed)
     result.vanished = tuple(sorted(present - set(np.unique(result.labels).tolist())))
     return result

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,10 +16,12 @@ from torch.nn.functional import avg_pool2d
 
 from ..arrays import Array, Box, Floats, Floats32, Ints, Labels, Mask
 from ..network.describer import Descriptors
-from .atlas import Layout, group
 from .local_means import cell_side, local_means
 from .region_shape import Shape, boxes_of, shape_of, widened
 from .warm_start import Solved
+
+if TYPE_CHECKING:
+    from .atlas import Layout
 
 #: Pixels that take as long as a further call of a network does, and of one on blocks of pixels.
 OVERHEAD, BLOCK_OVERHEAD = 2**13, 2**14
@@ -111,6 +114,8 @@ class Tailor:
         shapes = {i: shape_of(labels, i, wide[i], self.reach, self.rim) for i in wide if i in shared}
         numbers = list(shapes)
         overhead = OVERHEAD if self.descriptors.blocks is None else BLOCK_OVERHEAD
+        from .atlas import group  # compiled: machines that only train may do without
+
         for members, layout in group([shapes[i].dilated for i in numbers], overhead, self.largest_canvas, self.align):
             together = [shapes[numbers[k]] for k in members]
             costs = self._costs(together, layout) if members[1:] else [self._cost_alone(numbers[members[0]], *together)]

@@ -1,10 +1,9 @@
 """Models as files: weights in safetensors, and in the same file's header what is needed to use them.
 
-One file is one model. Its header has one entry, "shapetailor", of JSON: `format` ("model"), `format_version`, `version`
-(of the package that wrote it), `config` (the architecture), `usage` (how pictures are read and regions move, see
-`segmentation.usage`; not in older files) and `metadata` (what training records: its configuration, seed, data
-fingerprint, validation figures). One entry, because safetensors keeps several in no order, and equal models shall be
-equal files. Nothing in it can run: pickles are refused.
+The header has one entry, "shapetailor", of JSON: `format` ("model"), `format_version`, `version` (of the package that
+wrote it), `config` (the architecture), `usage` (how pictures are read and regions move, see `segmentation.usage`; not
+in older files) and `metadata` (what training records: its configuration, seed, data fingerprint, validation figures).
+One entry, because safetensors keeps several in no order, and equal models shall be equal files.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def save_model(
         Where to; the name ends with ``.safetensors``.
     net : STDNN
     metadata : mapping, optional
-        What else to keep, of JSON's types; `read_model` returns it.
+        What else to keep, of JSON's types.
     usage : mapping, optional
         How the network is used: `Usage.to_dict()`.
     """
@@ -65,13 +64,7 @@ def save_model(
 
 
 def load_model(name_or_path: str | os.PathLike[str]) -> tuple[STDNN, dict[str, Any]]:
-    """Read a network, on the CPU and in evaluation mode, and its metadata; see `read_model`."""
-    model = read_model(name_or_path)
-    return model.net, model.metadata
-
-
-def read_model(name_or_path: str | os.PathLike[str]) -> Model:
-    """Read a network, on the CPU and in evaluation mode, and what its file says of it.
+    """Read a network, on the CPU and in evaluation mode, and its metadata.
 
     Parameters
     ----------
@@ -85,6 +78,12 @@ def read_model(name_or_path: str | os.PathLike[str]) -> Model:
     ValueError
         The file is a pickle, truncated, of another program, or of a newer format.
     """
+    model = read_model(name_or_path)
+    return model.net, model.metadata
+
+
+def read_model(name_or_path: str | os.PathLike[str]) -> Model:
+    """Read all that a model's file holds, as `load_model` does."""
     path = _locate(name_or_path)
     tensors, header = read_tensors(path, FORMAT, FORMAT_VERSION)
     try:
@@ -92,9 +91,7 @@ def read_model(name_or_path: str | os.PathLike[str]) -> Model:
         net.load_state_dict(tensors)
         usage, metadata = dict(header.get("usage", {})), dict(header["metadata"])
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{path}: its weights and its configuration do not fit this version's network: {error}") from (
-            error
-        )
+        raise ValueError(f"{path}: weights and configuration do not fit this version's network: {error}") from error
     return Model(net.eval(), usage, metadata)
 
 

@@ -1,4 +1,4 @@
-"""What an ST-DNN is made of: one small dataclass, saved beside the weights."""
+"""The architecture of an ST-DNN: one dataclass, saved beside the weights."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class STDNNConfig:
     image_channels : int
         Channels of the picture, 1 to 16.
     features : {"paper", "rich"}
-        The channels of the feature layer f0 and the preprocessing they need, see `shapetailor.features`.
+        The channels of the feature layer f0 and their preprocessing, see `shapetailor.network.features`.
     energy_scales : tuple of float
         Scales of the rich channels' oriented energies, at the picture's own resolution.
     premix : int or None
@@ -38,17 +38,17 @@ class STDNNConfig:
     widths : tuple of int
         Outputs of the 1 to 5 linear maps; the last is the descriptor's dimension.
     alpha : float or tuple of float
-        Scale of the solve between two linear maps; of several, each holds for an equal part of a map's outputs.
+        Scale of the solve between two linear maps; several are for equal parts of a map's outputs.
     derivatives : bool
-        Every linear map reads the first derivatives of the smoothed channels too (the general T of a layer).
+        Whether linear maps read the first derivatives of the smoothed channels too (the general T of a layer).
     learnable_alphas : bool
         Learn `scales` and `alpha`, through their logarithms.
     head : {"softmax", "unit"}
-        What bounds a descriptor: softmax, or division by its norm.
+        Last step of a descriptor: softmax, or division by its norm.
     pde : {"poisson", "heat"}
-        The smoothing equation; the heat equation runs for the time α.
+        The smoothing equation; α is the time of the heat equation.
     stride : int
-        Layers work on blocks of stride × stride pixels, formed inside regions. α counts block sides then.
+        Layers work on blocks of stride × stride pixels inside regions; α is in blocks².
     resolution : int
         Longest side, in pixels, of the pictures that the alphas are meant for.
     alpha_rule : {"factor", "square"}
@@ -56,7 +56,7 @@ class STDNNConfig:
     tol : float
         Relative residual of every solve.
     fine : STDNNConfig, optional
-        A second network on smaller blocks, for where boundaries lie (`shapetailor.levels`).
+        A second network on smaller blocks, for where boundaries lie (`shapetailor.network.two_level`).
     """
 
     image_channels: int = 3
@@ -137,7 +137,7 @@ class STDNNConfig:
 
     @property
     def prepared_channels(self) -> int:
-        """Number of channels that the network takes: those of `STDNN.prepare`'s result."""
+        """Number of channels that `STDNN.prepare` makes."""
         return prepared_count(self.image_channels, self.features, len(self.energy_scales))
 
     @property
@@ -146,7 +146,7 @@ class STDNNConfig:
         return self.widths[-1]
 
     def alpha_factor(self, resolution: int) -> float:
-        """Return by what all alphas are multiplied for pictures of another resolution (`alpha_rule`)."""
+        """Return the factor on all alphas for pictures of another resolution (`alpha_rule`)."""
         _check_integer("resolution", resolution, 1)
         factor = resolution / self.resolution
         return factor if self.alpha_rule == "factor" else factor**2
@@ -173,13 +173,13 @@ class STDNNConfig:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values: numbers, strings, lists."""
+        """Return JSON values."""
         plain = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
         return plain | ({} if self.fine is None else {"fine": self.fine.to_dict()})
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> STDNNConfig:
-        """Make a config of JSON values; what is missing has its default, what is unknown is refused."""
+        """Make a config of JSON values; missing entries have their defaults, unknown ones are refused."""
         if not isinstance(values, Mapping):
             raise TypeError(f"a network's config must be a mapping, got {type(values).__name__}")
         unknown = sorted(set(values) - {field.name for field in fields(cls)}, key=str)

@@ -1,8 +1,7 @@
-"""The feature layer f0: preprocessing of the whole picture, and channels that respect the regions.
+"""The feature layer f0: preprocessing of the whole picture (`prepare`), then channels inside regions (`channels`).
 
-`prepare` is the one door of preprocessing: what concerns the whole picture (its mean, its contrast) is computed
-there, before there are regions. `channels` comes after it and takes nothing from outside a region: its only spatial
-operations are one-sided differences and region-restricted solves.
+Statistics of the whole picture are taken in `prepare`, before there are regions. `channels` reads nothing from outside
+a pixel's region: its only spatial operations are derivatives and solves inside regions.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from .region_grid import DIRECTIONS, Domain
 Kind = Literal["paper", "rich"]
 Pool = Callable[[Tensor], Tensor]
 
-#: Rec. 601 luma, for three channels; any other number of channels has its mean for a gray value.
+#: Rec. 601 luma, for three channels; the gray value of any other number of channels is their mean.
 LUMA = (0.299, 0.587, 0.114)
-#: What is added before a logarithm, for values of 0..1: to intensities, and to differences (one of 255 gray levels).
+#: Added before a logarithm, for values of 0..1: to intensities, and to differences (one of 255 gray levels).
 INTENSITY_FLOOR, ENERGY_FLOOR = 0.02, 1 / 255
-#: Added to a channel's standard deviation over its picture, so that what is nearly constant is not blown up.
+#: Added to a channel's standard deviation over its picture: nearly constant ones are not blown up.
 SPREAD_FLOOR = 0.01
 
 
@@ -45,9 +44,7 @@ def _rich_count(image_channels: int, energy_scales: int) -> int:
 
 
 def normalise(image: Tensor) -> Tensor:
-    """Give each picture of (B, C, H, W) zero mean and unit variance, over all its channels together.
-
-    Together, so that the colours keep their proportions. A constant picture becomes zeros.
+    """Give each picture of (B, C, H, W) zero mean and unit variance over all its channels; a constant one becomes 0.
 
     Examples
     --------
@@ -73,9 +70,9 @@ def prepare(
 ) -> Tensor:
     """Preprocess whole pictures (B, C, H, W) into what the network takes.
 
-    "paper": `normalise`. "rich": the picture itself, whose values must lie in 0..1, followed by constant maps: the mean
-    of each rich channel over its picture, then the reciprocals of their spreads. With them `channels` standardises by
-    picture and still reads, at a pixel, nothing but that pixel's region.
+    "paper": `normalise`. "rich": the picture, whose values must lie in 0..1, followed by constant maps: each rich
+    channel's mean over the picture, then the reciprocals of their standard deviations. `channels` standardises with
+    them.
     """
     if kind == "paper":
         return normalise(image)
@@ -103,18 +100,18 @@ def channels(
     Parameters
     ----------
     image : Tensor, (B, C, H, W)
-        Output of `prepare` of the same kind. What lies outside every region is ignored.
+        Output of `prepare` of the same kind.
     domain : Domain
         The regions at the picture's resolution.
     image_channels : int
         Channels of the picture that was prepared.
     kind : {"paper", "rich"}
-        "paper": colours, gray (where there are several colours), rectified oriented gradients of the gray value.
-        "rich": see `docs/network.md`; each channel as it is, then each standardised by its picture.
+        "paper": colours, gray (where there are several colours), absolute oriented gradients of the gray value.
+        "rich": see `_rich`; each channel as it is, then each standardised by its picture.
     energy_scales : tuple of float
         Scales (α) at which the rich set measures oriented energy.
     pooling : Pooling, optional
-        Mean over blocks inside regions. Energies are pooled as squares, before their logarithm.
+        Mean over blocks inside regions.
     """
     pool = _identity if pooling is None else pooling.pool
     inside = domain.inside[:, None]
@@ -123,7 +120,6 @@ def channels(
     if kind == "paper":
         return pool(_paper(picture, domain))
     raw = _rich(picture, domain, energy_scales, pool)
-    # Maps are constant inside regions: one pixel of a block says what all of it would.
     mean, scale = (torch.where(inside, maps, 0) if pooling is None else pooling.sample(maps)).chunk(2, dim=1)
     return torch.cat([raw, (raw - mean) * scale], dim=1)
 
@@ -143,6 +139,7 @@ def _paper(image: Tensor, domain: Domain) -> Tensor:
 
 
 def _rich(image: Tensor, domain: Domain, energy_scales: tuple[float, ...], pool: Pool) -> Tensor:
+    """Intensity, colour contrasts and the logarithms of oriented energies, which are pooled as squares."""
     value = gray(image)
     linear, squares = [value, _log(value)], []
     if image.shape[1] > 1:
@@ -151,7 +148,7 @@ def _rich(image: Tensor, domain: Domain, energy_scales: tuple[float, ...], pool:
         linear += [opponents, _contrasts(_log(image)), (top - bottom) / (top + INTENSITY_FLOOR)]
         squares.append(pool(domain.derivative(opponents, 0).square() + domain.derivative(opponents, 2).square()))
     pooled = pool(torch.cat(linear, dim=1))
-    del linear  # what is pooled is needed no more at the picture's size: memory is that of a few channels
+    del linear  # frees memory: these are at the picture's size
     alphas = torch.tensor(energy_scales, dtype=image.dtype, device=image.device)
     smoothed = domain.smooth(value, alphas[:, None]).squeeze(2)
     along = [pool(domain.derivative(smoothed, angle).square()) for angle in range(len(DIRECTIONS))]
@@ -177,7 +174,7 @@ def _identity(x: Tensor) -> Tensor:
 
 
 def check_image(image: Tensor) -> None:
-    """Raise unless `image` is a floating-point tensor (B, C, H, W) with something in it."""
+    """Raise unless `image` is a floating-point tensor (B, C, H, W), not empty."""
     if not isinstance(image, Tensor):
         raise TypeError(f"image must be a torch.Tensor, got {type(image).__name__}")
     if image.dtype not in (torch.float32, torch.float64):

@@ -1,15 +1,13 @@
 """Gradients by forward propagation of weight derivatives (the appendix "Alternative Training Method").
 
-Back-propagation keeps every layer's output. Here the derivative of a layer with respect to one of its weights, which is
-an image, is sent forward through the rest of the network: a solve of a derivative is the derivative of the solve, so
-every layer costs further solves and nothing is kept. With ``z = W·T[x] + b`` and ``x⁺ = ReLU(z)``::
+Back-propagation keeps every layer's output. Here a layer's derivative in one of its weights, which is an image, is sent
+forward through the rest of the network, and nothing is kept. With ``z = W·T[x] + b`` and ``x⁺ = ReLU(z)``::
 
     ∂z_k/∂w_kj = T[x]_j          ∂z_k/∂b_k = 1
     δx⁺ = ReLU'(z) ⊙ δz          δz of the next layer = W·T[δx⁺]
 
-and at the end ``dE/dw = ⟨∂E/∂z_m, δz_m⟩``. Memory does not depend on the depth. Time does: each of a layer's weights
-costs a propagation through all later layers. It is there to check the other two ways, and for networks of a few
-layers on images too large to keep.
+and at the end ``dE/dw = ⟨∂E/∂z_m, δz_m⟩``. Memory does not depend on the depth, but each weight costs a pass through
+all later layers: for checks, and for networks of a few layers on large images.
 """
 
 from __future__ import annotations
@@ -73,7 +71,7 @@ def forward_gradients(
 
 
 def _output_gradient(net: STDNN, x: Tensor, grid: Grid, labels: Tensor, loss: Loss) -> Tensor:
-    """Return ∂E/∂z of the last layer: what follows it, the head and the loss, has no weights and no solve."""
+    """Return ∂E/∂z of the last layer."""
     for stage in net.stages[:-1]:
         x = stage(x, grid.layers).relu()
     z = net.stages[-1](x, grid.layers)

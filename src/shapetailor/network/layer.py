@@ -1,4 +1,4 @@
-"""One layer of an ST-DNN: a region-restricted solve and a pointwise linear map (the equation before `eq:STDNN_eqn`)."""
+"""One layer of an ST-DNN: a solve inside regions and a pointwise linear map (the equation before `eq:STDNN_eqn`)."""
 
 from __future__ import annotations
 
@@ -14,28 +14,22 @@ from .region_grid import Domain, is_plain
 
 #: A function of pixels, (B, channels, n) → (B, other channels, n).
 Step = Callable[[Tensor], Tensor]
-#: Pixels that are mapped at a time, a quarter of all within these bounds.
+#: Bounds for the pixels that are mapped at a time; between them, a quarter of all.
 LEAST, MOST = 1024, 4096
 
 
 class Layer(nn.Module):
     """A linear map of smoothed channels, ``z = W·T[x] + b``, without its ReLU.
 
-    T smooths, and with `derivatives` appends ∂u/∂x and ∂u/∂y of the smoothed u. There are two kinds of smoothing:
+    T smooths, and with `derivatives` appends ∂u/∂x and ∂u/∂y of the smoothed u:
 
-    - ``each_input=True``, the layer f0: every input at every α, so that W reads ``len(alphas) · inputs`` channels;
-    - otherwise output k reads its inputs smoothed at its own α: the outputs are cut into ``len(alphas)`` equal groups.
-      Solve and pointwise map commute then, ``W·A⁻¹x + b = A⁻¹(Wx) + b``, and the solve goes where channels are fewer.
+    - ``each_input=True`` (the layer f0): every input at every α, so that W reads ``len(alphas) · inputs`` channels;
+    - otherwise the outputs are cut into ``len(alphas)`` groups, each of which reads the inputs smoothed at its α. Solve
+      and map commute, ``W·A⁻¹x + b = A⁻¹(Wx) + b``: W comes first (`maps_first`) where that leaves fewer solves;
+    - without alphas T is the identity.
 
-    Without alphas, T is the identity.
-
-    A layer is `before`, `solve`, `after`. The first and the last are pointwise: what comes between one layer's solve
-    and the next one's can be done in one go (`pointwise`).
-
-    Attributes
-    ----------
-    maps_first : bool
-        Whether W comes before the solve.
+    A layer is `before`, `solve`, `after`. The first and the last are pointwise, so that one layer's `after` and the
+    next one's `before` can be done together (`pointwise`).
     """
 
     def __init__(
@@ -59,7 +53,7 @@ class Layer(nn.Module):
 
     @property
     def alphas(self) -> Tensor:
-        """The scales, (A,); positive by construction where they are learnt."""
+        """The scales, (A,)."""
         if self.log_alphas is not None:
             return self.log_alphas.exp()
         return torch.tensor(self.fixed, dtype=self.weight.dtype, device=self.weight.device)
@@ -80,21 +74,21 @@ class Layer(nn.Module):
 
     @property
     def before(self) -> list[Step]:
-        """What maps (B, inputs, n) to what is solved for: each output, and what its derivatives are taken of."""
+        """The map from (B, inputs, n) to what is solved for: the outputs, and what their derivatives are taken of."""
         if not self.maps_first:
             return []
         weight = self.weight.unflatten(-1, (self.maps, self.inputs)).transpose(-3, -2).flatten(-3, -2)
         return [partial(self._product, weight)]
 
     def solve(self, x: Tensor, domain: Domain) -> Tensor:
-        """Smooth the inputs, or what `before` made of them, as (B, channels, H, W), and differentiate."""
+        """Smooth and differentiate the output of `before`, (B, channels, H, W)."""
         if not self.maps_first:
             return self.transform(x, domain).flatten(1, 2)
         u = domain.smooth(x, self.alphas[self.group_of_output].repeat(self.maps))
         return u if self.maps == 1 else domain.divergence(u)
 
     def after(self, x: Tensor) -> Tensor:
-        """Map what `solve` returned, as (B, channels, n), to (B, outputs, n)."""
+        """Map the output of `solve`, as (B, channels, n), to (B, outputs, n)."""
         if self.maps_first or self.groups > 1 or len(x) > 1:
             return self._mapped(x) + self.bias[:, None]
         return torch.addmm(self.bias[:, None], self.weight, x[0])[None]
@@ -123,7 +117,7 @@ class Layer(nn.Module):
 def pointwise(steps: Sequence[Step], x: Tensor) -> Tensor:
     """Apply functions of pixels, one after the other, to (B, channels, H, W).
 
-    Where no gradient is wanted, on the CPU, a few pixels at a time: what lies between the functions stays in the cache.
+    Plain CPU data go a few pixels at a time, so that what lies between the functions stays in the cache.
     """
     pixels = x.flatten(2)
     count = pixels.shape[2]

@@ -1,4 +1,4 @@
-"""Blocks of pixels inside regions: layers on a coarser grid that still never look across a boundary."""
+"""Blocks of pixels inside regions: a coarser grid that still never mixes regions."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from torch.nn.functional import avg_pool2d, pad
 class Pooling:
     """Mean over stride × stride blocks inside regions, and the way back; planned once for label maps (B, H, W).
 
-    A block belongs to the label that most of its pixels have, the smallest of several; to none only if all its pixels
-    are outside every region. Its value is the mean over its pixels *of that label*. On the way back such a pixel takes
-    its block's value. The others, at a boundary, take the mean of those 4-neighbours of their label that have a value,
-    in up to ``2 · stride`` rounds. Pixels still without one (a region too small for a block of its own) take the value
-    of a cell that stands for their whole region: the cells are further rows of the coarse grid, without neighbours.
+    A block has the label of most of its pixels inside regions, the smallest if several tie. Its value is the mean over
+    its pixels *of that label*. On the way back these pixels take the block's value. The others, at a boundary, take the
+    mean of the 4-neighbours of their label that have a value, in up to ``2 · stride`` rounds. Regions too small to be
+    reached so have one value for all of their pixels, in a cell: cells are further rows of the coarse grid, without
+    neighbours.
 
     Attributes
     ----------
     labels : Tensor, (B, h, w)
-        The coarse label map, cells included. Its values are new; equality is what counts.
+        The coarse label map, cells included, with labels of its own.
     row_of_pixel : Tensor, (B, H, W)
-        Which of the values that `rows` returns each pixel has.
+        Each pixel's place among the values that `rows` returns.
     """
 
     def __init__(self, labels: Tensor, stride: int) -> None:
@@ -59,10 +59,7 @@ class Pooling:
         return torch.cat([blocks, rows], dim=2)
 
     def sample(self, x: Tensor) -> Tensor:
-        """Take (B, C, H, W) at one pixel of each block's label: (B, C, h, w), cells included; 0 outside.
-
-        For maps that are constant inside regions that is their mean.
-        """
+        """Pool maps that are constant inside regions: take (B, C, H, W) at one pixel of each block; 0 outside."""
         values = x.movedim(1, 3)[self._sample_of_block]
         values = torch.where(self.labels.flatten()[:, None] >= 0, values, 0)
         return values.reshape(*self.labels.shape, -1).movedim(3, 1)
@@ -72,7 +69,7 @@ class Pooling:
         return self.rows(y)[self.row_of_pixel].movedim(3, 1).contiguous()
 
     def rows(self, y: Tensor) -> Tensor:
-        """Return the different values that (B, D, h, w) has among pixels, as (n, D); see `row_of_pixel`."""
+        """Return the values that pixels have on the way back, as (n, D), without repetition; see `row_of_pixel`."""
         rows = y.movedim(1, 3).flatten(0, 2)
         for neighbours, ready in self._rounds:
             weight = ready.to(y.dtype)
@@ -81,12 +78,11 @@ class Pooling:
         return rows
 
     def _plan_cells(self, ranks: Tensor, left: Tensor) -> None:
-        """Give a cell to each region that has pixels without a value, and say where every pixel reads from."""
+        """Give a cell to each region with pixels that are `left` over; set `row_of_pixel`."""
         known = int(ranks.max()) + 2
         image = torch.arange(self.images, device=ranks.device)[:, None, None]
         region = (image * known + ranks + 1).flatten()
         wanted = region[left].unique()
-        # Cells of an image fill further rows of its coarse map, from the left.
         owner = wanted // known
         place = torch.arange(len(wanted), device=ranks.device) - torch.searchsorted(owner, owner)
         self.rows_of_cells = -(-(int(place.max()) + 1) // self.w) if len(wanted) else 0
@@ -122,13 +118,13 @@ class Pooling:
         self._sample_of_block = torch.unravel_index(chosen, self._member.shape)
 
     def _block_of_pixel(self, device: torch.device) -> Tensor:
-        """Number of the block, counted over the batch, that each pixel lies in: (B, H, W)."""
+        """The block each pixel lies in, counted over the batch: (B, H, W)."""
         image = torch.arange(self.images, device=device)[:, None, None] * (self.h * self.w)
         row = torch.arange(self.height, device=device)[:, None] // self.stride * self.w
         return image + row + torch.arange(self.width, device=device) // self.stride
 
     def _blocks(self, ranks: Tensor) -> Tensor:
-        """Cut (B, H, W) into (B, h, w, stride²); what is missing at the border is outside."""
+        """Cut (B, H, W) into (B, h, w, stride²), padded with −1."""
         s = self.stride
         framed = pad(ranks, (0, self.w * s - self.width, 0, self.h * s - self.height), value=-1)
         return framed.reshape(self.images, self.h, s, self.w, s).transpose(2, 3).flatten(3)
@@ -142,7 +138,7 @@ class Pooling:
 def _majority(blocks: Tensor, none: int) -> Tensor:
     """Return the most frequent value >= 0 along the last dimension, the smallest of several, −1 if there is none."""
     best = blocks[..., 0].clone()
-    mixed = (blocks != blocks[..., :1]).any(dim=-1)  # few: only these need to be counted
+    mixed = (blocks != blocks[..., :1]).any(dim=-1)  # only these few need to be counted
     values = blocks[mixed]
     votes = (values[:, :, None] == values[:, None, :]).sum(dim=-1) * (values >= 0)
     won = torch.where((votes == votes.amax(dim=-1, keepdim=True)) & (votes > 0), values, none).amin(dim=-1)

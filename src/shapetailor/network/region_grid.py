@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from importlib.util import find_spec
-from math import sqrt
+from math import hypot
 from typing import Literal
 
 import torch
@@ -24,27 +23,21 @@ HEAT_STEPS = 4
 
 
 class Memory:
-    """First guesses for the solves of one pass through a network, and their solutions, in their order.
-
-    Parameters
-    ----------
-    guesses : sequence of Tensor
-        Of the solutions' shapes; none at all: there is nothing to go by.
-    """
+    """First guesses for the solves of one pass through a network, in their order, and their solutions."""
 
     def __init__(self, guesses: Sequence[Tensor] = ()) -> None:
         self.guesses, self.solutions = guesses, list[Tensor]()
 
     def recall(self) -> Tensor | None:
-        """Return the guess for the solve that comes next."""
+        """Return the guess for the next solve."""
         return self.guesses[len(self.solutions)] if self.guesses else None
 
 
 class Domain:
-    """Label maps (B, H, W) with what is derived from them once: edges for the solves, neighbours for differences.
+    """Label maps (B, H, W), with the edges and neighbours derived from them once.
 
-    Two pixels belong together iff their labels are equal and >= 0, diagonal neighbours as well. With a `memory`, solves
-    of the Poisson equation start from its guesses and leave their solutions in it.
+    Two pixels belong together iff their labels are equal and >= 0, diagonal neighbours as well. With a `memory`,
+    Poisson solves start from its guesses and leave their solutions in it.
     """
 
     def __init__(
@@ -57,15 +50,13 @@ class Domain:
         pde: Pde = "poisson",
         memory: Memory | None = None,
     ) -> None:
-        self.memory = memory
-        self.labels, self.inside = labels, labels >= 0
-        self.tol, self.backend, self.pde = tol, backend, pde
-        self.dtype = dtype
+        self.labels, self.inside, self.dtype = labels, labels >= 0, dtype
+        self.tol, self.backend, self.pde, self.memory = tol, backend, pde, memory
         self._linked: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
 
     @cached_property
     def edges(self) -> Edges:
-        """The edges that all solves share, with what solvers keep there."""
+        """The edges, shared by all solves."""
         return edges_of(self.labels, self.dtype)
 
     def smooth(self, x: Tensor, alpha: Tensor) -> Tensor:
@@ -90,18 +81,16 @@ class Domain:
 
         Central where both neighbours belong to the pixel's region, one-sided where one does, 0 where none does.
         """
-        step = DIRECTIONS[angle]
         if is_plain(x):
-            from .region_grid_compiled import compiled_derivative
-
-            return compiled_derivative(x, self.labels, step, _length(step))
+            return self._derivative_into(x.new_empty(x.shape), x, angle)
+        step = DIRECTIONS[angle]
         between = (1,) * (x.ndim - 3)
         linked, count = (each.reshape(len(each), *between, *each.shape[1:]) for each in self._links(step, x.dtype))
         here, there = _pair(x, step)
         gap = torch.where(linked, there - here, 0)  # not a product: what is not linked may be NaN
         total = x.new_zeros(x.shape)  # not zeros_like: x may be expanded, with strides of 0
-        # Forward plus backward difference: an order of summation that flips leave unchanged to the bit.
-        for end in (0, 1):  # the view is taken anew: the first addition may have made `total` part of a graph
+        # Forward plus backward difference: flips leave this order of summation unchanged to the bit.
+        for end in (0, 1):  # a new view each time: the first addition may have made `total` part of a graph
             _pair(total, step)[end].add_(gap)
         return total / count
 
@@ -109,55 +98,52 @@ class Domain:
         """Return (B, 3, ..., H, W): x and its derivatives to the right and upwards."""
         if not is_plain(x):
             return torch.stack([x, self.derivative(x, 0), self.derivative(x, 2)], dim=1)
-        from .region_grid_compiled import compiled_derivative
-
         out = x.new_empty(len(x), 3, *x.shape[1:])
         out[:, 0] = x
         for part, angle in ((1, 0), (2, 2)):
-            compiled_derivative(x, self.labels, DIRECTIONS[angle], 1.0, out[:, part])
+            self._derivative_into(out[:, part], x, angle)
         return out
 
     def divergence(self, x: Tensor) -> Tensor:
         """Return the first third of the channels (B, C, H, W) plus the derivatives of the others, right and upwards.
 
-        Where nothing records or remembers x, it is written over the first third of it.
+        Overwrites the first third where no gradient and no memory needs it.
         """
         value, across, up = x.chunk(3, dim=1)
         if not is_plain(x):
             return value + self.derivative(across, 0) + self.derivative(up, 2)
-        from .region_grid_compiled import compiled_derivative
-
         if self.memory is not None:
             value = value.clone()
-        for part, angle in ((across, 0), (up, 2)):
-            compiled_derivative(part, self.labels, DIRECTIONS[angle], 1.0, value, add=True)
-        return value
+        self._derivative_into(value, across, 0, add=True)
+        return self._derivative_into(value, up, 2, add=True)
+
+    def _derivative_into(self, out: Tensor, x: Tensor, angle: int, add: bool = False) -> Tensor:
+        """Write or add a derivative by compiled code."""
+        from .region_grid_compiled import derivative_into  # here, since a GPU does without numba
+
+        derivative_into(out, x, self.labels, DIRECTIONS[angle], add)
+        return out
 
     def _links(self, step: tuple[int, int], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Which pairs along a step belong together; and the divisor: neighbours present times the step's length."""
+        """Which pairs along a step belong together, and the divisor: number of neighbours times the step's length."""
         if step not in self._linked:
             here, there = _pair(self.labels, step)
             linked = (here == there) & (here >= 0)
             count = torch.zeros(self.labels.shape, dtype=dtype, device=linked.device)
             for part in _pair(count, step):
                 part += linked.to(dtype)
-            self._linked[step] = linked, count.clamp_min(1) * _length(step)
+            self._linked[step] = linked, count.clamp_min(1) * hypot(*step)
         return self._linked[step]
 
 
-def _length(step: tuple[int, int]) -> float:
-    return sqrt(step[0] ** 2 + step[1] ** 2)
-
-
 def is_plain(x: Tensor) -> bool:
-    """Whether compiled code may read x: on the CPU, with numba there, and with nothing that records or maps over it."""
+    """Whether compiled code may read x: on the CPU, and no gradient, forward derivative or vmap is at work."""
     return (
         x.device.type == "cpu"
         and not torch.is_grad_enabled()
         and type(x) is Tensor
         and not torch._C._functorch.is_functorch_wrapped_tensor(x)
         and forward_ad._current_level < 0
-        and find_spec("numba") is not None
     )
 
 

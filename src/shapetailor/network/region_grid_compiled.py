@@ -1,64 +1,48 @@
-"""Differences inside regions, compiled: one pass over the data, on the CPU and where no gradient is wanted."""
+"""Derivatives inside regions, compiled: for the CPU, where no gradient is wanted."""
 
 from __future__ import annotations
 
 from functools import partial
+from math import hypot
 from typing import Any
 
 import numpy as np
-import torch
 from numba import njit
 from torch import Tensor
 
 from ..arrays import Array
 from ..parallel import in_threads, thread_count
 
-#: Pixels times channels that are done sooner than another thread would begin to.
+#: Pixels times channels below which a second thread is not worth its start.
 FEW = 2**20
 
 
-def compiled_derivative(
-    x: Tensor, labels: Tensor, step: tuple[int, int], length: float, out: Tensor | None = None, add: bool = False
-) -> Tensor:
-    """Differentiate (B, ..., H, W) along a step (down, right) of this length; bit for bit `Domain.derivative`.
+def derivative_into(out: Tensor, x: Tensor, labels: Tensor, step: tuple[int, int], add: bool) -> None:
+    """Write to `out`, or add to it, the derivative of (B, ..., H, W) along a step (down, right).
 
-    Parameters
-    ----------
-    x : Tensor, float32 or float64, on the CPU
-    labels : integer Tensor, (B, H, W)
-    step : (int, int)
-        To a pixel of the 8-neighbourhood.
-    length : float
-    out : Tensor, optional
-        Where to write, of x's shape.
-    add : bool
-        Add to what is there.
+    Bit for bit that of `Domain.derivative`.
     """
     values = x.contiguous().numpy()
     planes = values.reshape(len(values), -1, *values.shape[-2:])
-    found = torch.empty(x.shape, dtype=x.dtype) if out is None else out
-    answers = found.view(planes.shape).numpy()
-    unit = values.dtype.type(length)
+    answers = out.view(planes.shape).numpy()
+    one = values.dtype.type(hypot(*step))
+    two = values.dtype.type(2) * one
     parts = min(thread_count(), planes.shape[1]) if planes.size > FEW else 1
-    tasks = [
-        partial(
-            _difference, image[part::parts], owners, *step, unit, values.dtype.type(2) * unit, add, answer[part::parts]
-        )
+    in_threads(
+        partial(_difference, image[part::parts], owners, *step, one, two, add, answer[part::parts])
         for image, owners, answer in zip(planes, labels.numpy(), answers, strict=True)
         for part in range(parts)
-    ]
-    in_threads(tasks)
-    return found
+    )
 
 
 @njit(nogil=True, cache=True)
 def _difference(x: Array, labels: Array, down: int, right: int, one: Any, two: Any, add: bool, out: Array) -> None:
-    """Fill `out` (n, H, W): forward plus backward difference, over one or two lengths of the step."""
+    """Fill `out` (n, H, W): forward plus backward difference, divided by one or two lengths of the step."""
     channels, height, width = x.shape
     ahead, behind = np.empty(width, np.bool_), np.empty(width, np.bool_)
     divisor, found = np.empty(width, x.dtype), np.empty(width, x.dtype)
     for row in range(height):
-        # Where there is no such row nothing is linked, and any row will do.
+        # A row that does not exist is linked to nothing: any row stands in.
         before, after = row - down, row + down
         before = before if 0 <= before < height else row
         after = after if 0 <= after < height else row
@@ -77,7 +61,7 @@ def _difference(x: Array, labels: Array, down: int, right: int, one: Any, two: A
 
 @njit(nogil=True, cache=True)
 def _link(here: Array, there: Array, right: int, exists: bool, linked: Array) -> None:
-    """Which pixels of a row belong together with those so far to the right in another one, if it exists."""
+    """Which pixels of a row belong together with the pixels `right` of them in another row, if that exists."""
     lo, hi = max(0, -right), len(here) - max(0, right)
     linked[:lo] = False
     linked[hi:] = False

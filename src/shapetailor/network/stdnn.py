@@ -1,4 +1,4 @@
-"""ST-DNN: pointwise linear maps with region-restricted PDE solves between them (`eq:STDNN_eqn`, Alg. 1)."""
+"""ST-DNN: pointwise linear maps with solves inside regions between them (`eq:STDNN_eqn`, Alg. 1)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import pairwise
 from math import log
 
 import torch
@@ -23,13 +24,13 @@ from .region_grid import Domain, Memory, is_plain
 
 __all__ = ["STDNN", "Grid", "STDNNConfig"]
 
-#: Pixels up to which operations on them are too small for several of torch's threads.
+#: Pixels up to which one of torch's threads is enough.
 SMALL = 2**18
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The regions of one forward pass: at the picture's resolution, and where the layers work."""
+    """The regions of one forward pass: at the picture's resolution, and on the layers' blocks."""
 
     native: Domain
     layers: Domain
@@ -47,9 +48,9 @@ class STDNN(nn.Module):
     Attributes
     ----------
     backend : str
-        The solver, as in `shapetailor.smooth`; "dense" is the explicit inverse.
+        The solver, as in `shapetailor.smooth`.
     fine : STDNN or None
-        The second network, on smaller blocks, where `config.fine` asks for one. `forward` does not use it.
+        The second network, of `config.fine`. `forward` does not use it.
 
     Examples
     --------
@@ -71,16 +72,10 @@ class STDNN(nn.Module):
         self.register_buffer("std", torch.ones(config.channels))
         self.premix = None if config.premix is None else Layer(config.channels, config.premix)
         inputs = (config.premix or config.channels, *config.widths)
+        options = {"derivatives": config.derivatives, "learnable": config.learnable_alphas}
         self.layers = nn.ModuleList(
-            Layer(
-                inputs[i],
-                inputs[i + 1],
-                config.alphas if i else config.scales,
-                each_input=i == 0,
-                derivatives=config.derivatives,
-                learnable=config.learnable_alphas,
-            )
-            for i in range(len(config.widths))
+            Layer(read, width, config.alphas if i else config.scales, each_input=i == 0, **options)
+            for i, (read, width) in enumerate(pairwise(inputs))
         )
         self.fine = None if config.fine is None else STDNN(config.fine)
 
@@ -91,7 +86,7 @@ class STDNN(nn.Module):
 
     @property
     def stride(self) -> int:
-        """Side of the blocks of pixels that the layers work on."""
+        """Side of the layers' blocks, in pixels."""
         return self.config.stride
 
     @property
@@ -113,10 +108,10 @@ class STDNN(nn.Module):
         image : Tensor, (B, C, H, W)
             Prepared pictures, see `prepare`. What lies outside every region is ignored.
         labels : integer Tensor, (B, H, W)
-            The regions; a pixel with a negative label is outside every region.
+            The regions; a negative label is outside every region.
         edges : Edges, optional
-            Conductances to solve with instead of the labels' own, for the derivative in the regions' shape. Not for
-            networks with a stride, whose layers have other edges than the picture.
+            Conductances to solve with instead of the labels' own, for the derivative in the regions' shape; stride 1
+            only.
 
         Returns
         -------
@@ -131,10 +126,9 @@ class STDNN(nn.Module):
         return self.finish(self._mapped(image, grid), grid)
 
     def warm(self, image: Tensor, labels: Tensor, guesses: Sequence[Tensor] = ()) -> tuple[Tensor, list[Tensor]]:
-        """Compute descriptors like `forward`, and the solutions of all solves, in their order.
+        """Compute descriptors like `forward`, and the solutions of all solves, in their order (none on a GPU).
 
-        Solutions for nearly the same regions are `guesses` that save time, where there is one for each solve. There are
-        none to be had where the solver would take no guess.
+        The solutions for nearly the same regions are good `guesses`: a warm start.
         """
         if not self._compiled(image):
             return self(image, labels), []
@@ -143,7 +137,7 @@ class STDNN(nn.Module):
         return self.finish(self._mapped(image, grid), grid), memory.solutions
 
     def compact(self, image: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute descriptors like `forward`, of blocks where pixels share them: (n, D), and pixels' rows (B, H, W).
+        """Compute descriptors like `forward`, each once: (n, D), and the row of each pixel, (B, H, W).
 
         Rows of pixels outside every region mean nothing.
         """
@@ -155,19 +149,19 @@ class STDNN(nn.Module):
         return self._head(grid.pooling.rows(y)), grid.pooling.row_of_pixel
 
     def embed(self, channels: Tensor, labels: Tensor) -> Tensor:
-        """Compute descriptors where the layers work, from what `channels` gives there: (B, D, h, w)."""
+        """Compute descriptors (B, D, h, w) of blocks from their `channels`."""
         domain = self._domain(labels, channels.dtype)
         return torch.where(domain.inside[:, None], self._head(self._maps(channels, domain)), 0)
 
     def _mapped(self, image: Tensor, grid: Grid) -> Tensor:
-        """The last map's output where the layers work."""
+        """The last map's output, on blocks."""
         small = image.shape[2] * image.shape[3] <= SMALL
         with self._own_threads(image) if small else nullcontext():
             channels = self.channels(image, grid)
         return self._maps(channels, grid.layers)
 
     def _maps(self, x: Tensor, domain: Domain) -> Tensor:
-        """The learned maps with their solves, between standardisation and head."""
+        """Standardise, then the learned maps with their solves, without the head."""
         with self._own_threads(x):
             x, steps = self.standardise(x), list[Step]()
             for stage in self.stages:
@@ -176,11 +170,11 @@ class STDNN(nn.Module):
             return pointwise(steps[:1], x)
 
     def _own_threads(self, x: Tensor) -> AbstractContextManager[None]:
-        """Keep torch's threads away from what compiled code does."""
+        """Leave the cores to compiled code."""
         return without_torch() if self._compiled(x) else nullcontext()
 
     def _compiled(self, x: Tensor) -> bool:
-        """Whether solves are done by compiled code."""
+        """Whether compiled code does the solves."""
         return is_plain(x) and self.backend not in ("torch", "dense")
 
     def _head(self, x: Tensor) -> Tensor:
@@ -190,7 +184,7 @@ class STDNN(nn.Module):
         return x * (x.square().sum(dim=1, keepdim=True) + 1e-12).rsqrt()
 
     def prepare(self, image: Tensor) -> Tensor:
-        """Preprocess whole pictures (B, C, H, W) as this network's features ask for (`features.prepare`)."""
+        """Preprocess whole pictures (B, C, H, W) for this network (`features.prepare`)."""
         features.check_image(image)
         if image.shape[1] != self.config.image_channels:
             raise ValueError(f"image must have {self.config.image_channels} channels, got shape {tuple(image.shape)}")
@@ -199,7 +193,7 @@ class STDNN(nn.Module):
         return features.prepare(image, self.config.features, self.config.energy_scales, pool, self.config.tol)
 
     def grid(self, image: Tensor, labels: Tensor) -> Grid:
-        """Check a forward pass's arguments and derive, once, what its solves and differences need."""
+        """Check the arguments of a forward pass and derive its regions."""
         self._check(image, labels)
         native = self._domain(labels, image.dtype)
         if self.config.stride == 1:
@@ -211,11 +205,9 @@ class STDNN(nn.Module):
         return Domain(labels, dtype, tol=self.config.tol, backend=self.backend, pde=self.config.pde)
 
     def channels(self, image: Tensor, grid: Grid) -> Tensor:
-        """Return the channels of f0 before standardisation and smoothing, where the layers work."""
-        config = self.config
-        return features.channels(
-            image, grid.native, config.image_channels, config.features, config.energy_scales, grid.pooling
-        )
+        """Return the channels of f0 on blocks, before standardisation and smoothing."""
+        c = self.config
+        return features.channels(image, grid.native, c.image_channels, c.features, c.energy_scales, grid.pooling)
 
     def standardise(self, x: Tensor) -> Tensor:
         """Apply the training statistics."""
@@ -234,9 +226,7 @@ class STDNN(nn.Module):
         for image, labels in samples:
             grid = self.grid(image, labels)
             x = self.channels(image, grid).double().movedim(1, 0)[:, grid.layers.inside]
-            sums += torch.stack(
-                [torch.full_like(self.mean, x.shape[1], dtype=torch.float64), x.sum(1), x.square().sum(1)]
-            )
+            sums += torch.stack([torch.full_like(sums[0], x.shape[1]), x.sum(1), x.square().sum(1)])
         if not sums[0].all():
             raise ValueError("samples must contain at least one pixel inside a region")
         mean = sums[1] / sums[0]
@@ -250,7 +240,7 @@ class STDNN(nn.Module):
                     f"{name} must be {len(self.mean)} finite numbers, one for each channel; "
                     f"got shape {tuple(value.shape)}"
                 )
-        # A channel that is constant over the training data says nothing and must not be blown up.
+        # A channel that is constant over the training data must not be blown up.
         floor = 1e-6 * (1 + mean.abs())
         self.mean.copy_(mean)
         self.std.copy_(torch.where(std > floor, std, torch.ones_like(std)))

@@ -1,15 +1,14 @@
 """Gradients of a solve, by further solves of the same operator.
 
-With ``A u = x``, ``A = I + αL(c)``, and an incoming gradient g, let ``A λ = g``: A is symmetric, so the adjoint
-solve is the same solve. Then::
+With ``A u = x``, ``A = I + αL(c)``, and an incoming gradient g, let ``A λ = g`` (A is symmetric, so this adjoint solve
+is a solve like the first). Then::
 
     dE/dx    = λ
     dE/dα    = −⟨λ, L u⟩
     dE/dc_pq = −α (λ_p − λ_q) (u_p − u_q)          summed over channels
 
-and in forward mode ``A u̇ = ẋ − α̇ L u − α L(ċ) u``. Everything is written with operations that are
-differentiable themselves, the solve included, so higher derivatives follow. No matrix and no intermediate step
-of a solver is ever kept: memory is that of u.
+and in forward mode ``A u̇ = ẋ − α̇ L u − α L(ċ) u``. All of this is differentiable again, so higher derivatives follow.
+Only u is kept.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Solver = Callable[[Tensor, Edges, Tensor, float, Tensor | None, int | None], tup
 
 @dataclass
 class Settings:
-    """How to solve, what to reuse, and where the statistics go."""
+    """How to solve, what to reuse, and the statistics of the last solve."""
 
     solver: Solver
     tol: float
@@ -40,9 +39,9 @@ class Settings:
     stats: Stats | None = None
 
 
-def _check_values(x: Tensor, across: Tensor, down: Tensor, inside: Tensor, alpha: Tensor) -> None:
-    # Sums are finite unless something is wrong or huge: only then is every value looked at. One question, since on a
-    # GPU each answer has to be waited for.
+def check_values(x: Tensor, across: Tensor, down: Tensor, inside: Tensor, alpha: Tensor) -> None:
+    """Raise a ValueError unless all values are finite, and alpha and conductances not negative."""
+    # Look at every value only where a sum is not finite. One condition, since a GPU is waited for at each.
     sums = x.sum() + alpha.sum() + across.sum() + down.sum()
     if bool(torch.isfinite(sums) & (alpha >= 0).all() & (across >= 0).all() & (down >= 0).all()):
         return
@@ -63,7 +62,7 @@ class Solve(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, across: Tensor, down: Tensor, inside: Tensor, alpha: Tensor, settings: Settings) -> Tensor:
         """Solve, and warn where the tolerance was missed."""
-        _check_values(x, across, down, inside, alpha)
+        check_values(x, across, down, inside, alpha)
         edges = Edges(across, down, inside, settings.derived)
         u, stats = settings.solver(x, edges, alpha, settings.tol, settings.guess, settings.max_steps)
         settings.stats = stats
@@ -79,7 +78,7 @@ class Solve(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        """Keep the solution; the right-hand side is not needed again."""
+        """Keep the solution."""
         _, across, down, inside, alpha, settings = inputs
         ctx.save_for_backward(across, down, inside, alpha, output)
         ctx.save_for_forward(across, down, inside, alpha, output)
@@ -103,7 +102,7 @@ class Solve(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:
-        """One more solve, of the linearised right-hand side."""
+        """Solve for the linearised right-hand side."""
         across, down, inside, alpha, u = ctx.saved_tensors
         d_x, d_across, d_down, _, d_alpha, _ = tangents
         rhs = torch.zeros_like(u) if d_x is None else d_x[:, None].expand_as(u)
@@ -117,7 +116,7 @@ class Solve(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Tensor, int]:
-        """Fold the mapped dimension into the channels, or into the batch where the edges have it too."""
+        """Fold the mapped dimension into the channels, or into the batch where edges differ."""
         *tensors, settings = args
         n = info.batch_size
         batched = [dim is not None for dim in in_dims[:5]]

@@ -1,8 +1,7 @@
-"""Chebyshev polynomials on the known spectrum: how many steps, and with which coefficients.
+"""Chebyshev polynomials: how many steps, and with which coefficients.
 
-`A = I + αL` has its spectrum in [1, κ], κ = 1 + 8αc with c the largest conductance. The step count follows
-from these two numbers and the tolerance alone, never from the data. So no region's answer depends on
-another's, and the work is known before it starts.
+The spectrum of `A = I + αL` lies in [1, κ], κ = 1 + 8αc with c the largest conductance. The number of steps follows
+from κ and the tolerance, not from the data: no region's answer depends on another's.
 """
 
 from __future__ import annotations
@@ -49,10 +48,9 @@ def step_weights(kappa: float, steps: int) -> tuple[float, Floats]:
 
 
 class HalfSteps(NamedTuple):
-    """How half-steps on a checkerboard shrink residuals.
+    """Half-steps on a checkerboard.
 
-    To shrink any residual by r takes ``arccosh(margin / r) / rate`` half-steps, and a last one with ω = 1; `omegas` are
-    those of the others.
+    To shrink a residual by r takes ``arccosh(margin / r) / rate`` half-steps with these ω, and a last one with ω = 1.
     """
 
     rate: float
@@ -62,11 +60,11 @@ class HalfSteps(NamedTuple):
 
 @lru_cache(maxsize=256)
 def half_steps(alpha: float, low: float, high: float, tol: float) -> HalfSteps:
-    """Return what `checkerboard` needs to know of an α, with the ω of as many half-steps as `tol` takes.
+    """Return the half-steps of `checkerboard` for an α, as many as `tol` takes.
 
     The spectrum of B lies in [−ρ, ρ], ρ = 4αc/(1 + 4αc) with c the largest conductance, `high`. After k half-steps and
-    the last one, the residual in the norm of D^(−1/2) has shrunk to √2/T_k(1/ρ) at most. D is between 1 + α·`low`, with
-    the smallest conductance of an edge, and 1 + 4αc, which bounds what other norms lose.
+    the last one, the residual in the norm of D^(−1/2) has shrunk to √2/T_k(1/ρ) at most. D lies between 1 + α·`low`
+    (`low` is the smallest conductance of an edge) and 1 + 4αc: this bounds the residual in the usual norm.
 
     Examples
     --------

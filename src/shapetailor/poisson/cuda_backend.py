@@ -1,4 +1,4 @@
-"""GPU kernel (Triton): one Chebyshev step in one pass over memory, where plain torch takes a dozen."""
+"""GPU kernel (Triton): one Chebyshev step in one pass over memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _step_kernel(  # type: ignore[no-untyped-def]
     u, old, rhs, across, down, alpha, gamma, omega, height, width, channels, scales, BLOCK: tl.constexpr
 ):
     """Write u_{k+1} = u_{k−1} + ω (γ r_k + u_k − u_{k−1}) over u_{k−1}, for one block of one channel."""
-    plane = tl.program_id(0)  # channels are the fastest index, so that they find the edges in the cache
+    plane = tl.program_id(0)  # channels are the fastest index, so that they share the cached edges
     pixel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     size = height * width
     inside = pixel < size

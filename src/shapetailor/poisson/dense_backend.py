@@ -1,4 +1,4 @@
-"""The explicit inverse of A (`eq:invPoisson`): the paper's route, for small images."""
+"""The explicit inverse of A (`eq:invPoisson`), as in the paper: for small images."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def operator_matrix(edges: Edges, alpha: float, dtype: torch.dtype = torch.float
 
 
 def inverse_matrix(edges: Edges, alpha: float) -> Tensor:
-    """Return A⁻¹ as (B, N, N) in float64; kept with the edges, since it depends on nothing else."""
+    """Return A⁻¹ as (B, N, N) in float64; kept with the edges."""
     key = ("inverse", alpha)
     if key not in edges.derived:
         edges.derived[key] = torch.linalg.inv(operator_matrix(edges, alpha))
@@ -31,12 +31,7 @@ def inverse_matrix(edges: Edges, alpha: float) -> Tensor:
 
 
 def solve(
-    x: Tensor,
-    edges: Edges,
-    alpha: Tensor,
-    tol: float,
-    guess: Tensor | None = None,
-    max_steps: int | None = None,
+    x: Tensor, edges: Edges, alpha: Tensor, tol: float, guess: Tensor | None = None, max_steps: int | None = None
 ) -> tuple[Tensor, Stats]:
     """Solve for x (B, C, H, W) at alpha (A, C): (B, A, C, H, W), and how it went."""
     images, channels, height, width = x.shape

@@ -1,12 +1,11 @@
 """The discrete operator: labels become edges, edges become `A = I + αL`.
 
-This is the one home of the stencil and of its boundary rule (`eq:PDE_discretize`)::
+The stencil and its boundary rule (`eq:PDE_discretize`)::
 
     (A u)(p) = u(p) − α Σ_{q ∈ N4(p) ∩ R} c_pq (u(q) − u(p)),      c_pq = 1 inside a region, 0 across
 
-The no-flux boundary condition is nothing but a missing edge, so every solver below works on edges alone
-and cannot see across a boundary. Conductances other than 0 and 1 are allowed: that is what makes a solve
-differentiable in the region's shape.
+The no-flux boundary condition is a missing edge: solvers work on edges alone and cannot see across a boundary.
+Conductances between 0 and 1 make a solve differentiable in the region's shape.
 """
 
 from __future__ import annotations
@@ -56,9 +55,9 @@ def edges_of(labels: Tensor, dtype: torch.dtype = torch.float32) -> Edges:
 
 
 def laplacian(u: Tensor, across: Tensor, down: Tensor) -> Tensor:
-    """Graph Laplacian ``(L u)(p) = Σ_q c_pq (u(p) − u(q))`` of (B, ..., H, W); differentiable.
+    """Graph Laplacian ``(L u)(p) = Σ_q c_pq (u(p) − u(q))`` of (B, ..., H, W).
 
-    The four terms are added in an order that flips, and rotations by 90°, leave unchanged to the bit.
+    Flips and rotations by 90° leave the order of the sum unchanged, to the bit.
     """
     shape = (across.shape[0],) + (1,) * (u.ndim - 3)
     flow_x = across.reshape(*shape, *across.shape[1:]) * (u[..., :, 1:] - u[..., :, :-1])

@@ -1,17 +1,15 @@
-"""The public door: `smooth` checks its arguments, chooses a backend and reports convergence."""
+"""`smooth`: checks its arguments, chooses a backend and reports convergence."""
 
 from __future__ import annotations
 
 from functools import partial
-from importlib.util import find_spec
 from typing import Literal, overload
 
 import torch
 from torch import Tensor
 
-from . import dense_backend as dense
-from . import torch_backend as plain
-from .autograd import Settings, Solve, Solver
+from . import dense_backend, torch_backend
+from .autograd import Settings, Solve, Solver, check_values
 from .operator import Edges, edges_of
 from .stats import Stats
 
@@ -25,6 +23,7 @@ def smooth(
     alpha: float | Tensor,
     tol: float = ...,
     *,
+    screening: Tensor | None = ...,
     guess: Tensor | None = ...,
     backend: Backend = ...,
     max_steps: int | None = ...,
@@ -37,6 +36,7 @@ def smooth(
     alpha: float | Tensor,
     tol: float = ...,
     *,
+    screening: Tensor | None = ...,
     guess: Tensor | None = ...,
     backend: Backend = ...,
     max_steps: int | None = ...,
@@ -48,6 +48,7 @@ def smooth(
     alpha: float | Tensor,
     tol: float = 1e-4,
     *,
+    screening: Tensor | None = None,
     guess: Tensor | None = None,
     backend: Backend = "auto",
     max_steps: int | None = None,
@@ -56,7 +57,8 @@ def smooth(
     """Smooth each channel inside each region: solve ``u − αΔu = x`` with no flux across boundaries (`eq:poisson`).
 
     Differentiable in `x`, in `alpha` and, when `Edges` are given, in their conductances: backward, double backward,
-    forward mode and `torch.func.vmap`.
+    forward mode and `torch.func.vmap`. With a screening s it solves ``s u − αΔu = s x``, differentiable in s too
+    (backward and double backward).
 
     Parameters
     ----------
@@ -64,18 +66,21 @@ def smooth(
         Data. What lies outside every region is ignored and may be anything, NaN too.
     labels : integer Tensor, (B, H, W), or Edges
         Two 4-neighbours exchange data iff their labels are equal and >= 0; a pixel with a negative label is outside
-        every region and comes back 0. `Edges` (see `edges_of`) give the conductances themselves; a solver keeps what
-        it derives from them, so one object for several calls saves work.
+        every region and comes back 0. `Edges` (see `edges_of`) are the conductances themselves; solvers keep there
+        what they derive from them, so one object for several calls saves work.
     alpha : number or Tensor
         Scale, in pixels², from 0 (identity): one number, one for each channel (C,), or several scales of the same
-        channels as (A, C) or (A, 1), which share their work.
+        channels as (A, C) or (A, 1).
     tol : float
         Relative residual to reach, in every region.
+    screening : Tensor, (B, H, W), optional
+        How strongly each pixel holds on to its data, above 0; 1 everywhere is the equation without it. For one α a
+        channel, with backend "auto".
     guess : Tensor, optional
-        First guess, of the result's shape. The compiled backends profit from it; it carries no gradient.
+        First guess, of the result's shape; saves time with the compiled backends. It carries no gradient.
     backend : {"auto", "chebyshev", "multigrid", "torch", "dense"}
-        "chebyshev" and "multigrid" are compiled for the CPU; "torch" runs on any device; "dense" inverts A.
-        "auto" takes for each channel what is fastest; on a GPU that is a fused Chebyshev step.
+        "chebyshev" and "multigrid" are compiled for the CPU; "torch" runs on any device; "dense" inverts A. "auto"
+        takes the fastest for each channel; on a GPU, fused Chebyshev steps.
     max_steps : int, optional
         Limit on iterations.
     return_stats : bool
@@ -92,7 +97,7 @@ def smooth(
 
     Examples
     --------
-    A step stays a step when the regions know about it, and is blurred when they do not:
+    A step between two regions stays, inside a region it is blurred:
 
     >>> x = torch.tensor([[[[0.0, 0.0, 0.0, 1.0, 1.0, 1.0]]]])
     >>> smooth(x, torch.tensor([[[0, 0, 0, 1, 1, 1]]]), 10.0)
@@ -112,6 +117,9 @@ def smooth(
     several = isinstance(alpha, Tensor) and alpha.ndim == 2
     if guess is not None:
         guess = _check_guess(guess, x, shape, several)
+    if screening is not None:
+        found = _screened(x, edges, alpha, scales, screening, tol, max_steps, guess, backend)
+        return found if return_stats else found[0]
     settings = Settings(_choose(x, backend), tol, max_steps, guess, edges.derived)
     u: Tensor = Solve.apply(x, edges.across.to(x.dtype), edges.down.to(x.dtype), edges.inside, scales, settings)
     u = u if several else u.squeeze(1)
@@ -120,6 +128,33 @@ def smooth(
     if settings.stats is None:  # under vmap the settings are copied on the way
         raise ValueError("return_stats is not available under torch.func.vmap")
     return u, settings.stats
+
+
+def _screened(
+    x: Tensor,
+    edges: Edges,
+    alpha: float | Tensor,
+    scales: Tensor,
+    screening: Tensor,
+    tol: float,
+    max_steps: int | None,
+    guess: Tensor | None,
+    backend: str,
+) -> tuple[Tensor, Stats]:
+    from .screened import smooth_screened  # here, since it is compiled
+
+    images, _, height, width = x.shape
+    if not isinstance(screening, Tensor) or tuple(screening.shape) != (images, height, width):
+        got = tuple(screening.shape) if isinstance(screening, Tensor) else type(screening).__name__
+        raise ValueError(f"screening must be a tensor of the shape {(images, height, width)}, got {got}")
+    if backend != "auto" or (isinstance(alpha, Tensor) and alpha.ndim == 2):
+        raise ValueError("screening goes with backend='auto' and one alpha for each channel")
+    held = screening[edges.inside]
+    if not bool((torch.isfinite(held) & (held > 0)).all()):
+        raise ValueError("screening must be finite and positive inside the regions")
+    check_values(x, edges.across, edges.down, edges.inside, scales)
+    first = None if guess is None else guess[:, 0]
+    return smooth_screened(x, edges, scales[0], screening.to(x.dtype), tol, max_steps, first)
 
 
 def _check_data(x: Tensor) -> None:
@@ -183,7 +218,7 @@ def _check_guess(guess: Tensor, x: Tensor, shape: tuple[int, ...], several: bool
         raise ValueError(f"guess must be a tensor of the result's shape {wanted}, got {got}")
     if guess.device != x.device:
         raise ValueError(f"guess must be on the device of x, {x.device}; it is on {guess.device}")
-    # A sum is finite unless something is wrong or huge: only then is every value looked at.
+    # Look at every value only where the sum is not finite.
     if not bool(torch.isfinite(guess.sum())) and not bool(torch.isfinite(guess).all()):
         raise ValueError("guess must be finite")
     return guess.detach().reshape(shape)
@@ -191,18 +226,16 @@ def _check_guess(guess: Tensor, x: Tensor, shape: tuple[int, ...], several: bool
 
 def _choose(x: Tensor, backend: str) -> Solver:
     """Return the solver for a backend's name."""
-    compiled = x.device.type == "cpu" and find_spec("numba") is not None
-    if backend in ("chebyshev", "multigrid") and not compiled:
-        reason = "numba is not installed" if x.device.type == "cpu" else f"x is on {x.device}"
-        raise ValueError(f"backend={backend!r} runs on the CPU with numba; {reason}. Use backend='auto'.")
-    if backend == "dense":
-        return dense.solve
-    if backend == "torch":
-        return partial(plain.solve, fused=False)
-    if backend == "auto" and not compiled:
-        return plain.solve
-    if backend not in ("auto", "chebyshev", "multigrid"):
+    if backend not in ("auto", "chebyshev", "multigrid", "torch", "dense"):
         raise ValueError(f"backend must be 'auto', 'chebyshev', 'multigrid', 'torch' or 'dense', got {backend!r}")
-    from .cpu import dispatch as cpu
+    if backend == "dense":
+        return dense_backend.solve
+    if backend == "torch":
+        return partial(torch_backend.solve, fused=False)
+    if x.device.type == "cpu":
+        from .cpu import dispatch  # here, since a GPU does without numba
 
-    return partial(cpu.solve, method=None if backend == "auto" else backend)
+        return partial(dispatch.solve, method=None if backend == "auto" else backend)
+    if backend != "auto":
+        raise ValueError(f"backend={backend!r} runs on the CPU; x is on {x.device}. Use backend='auto'.")
+    return torch_backend.solve

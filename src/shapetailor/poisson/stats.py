@@ -1,10 +1,10 @@
-"""What a solve reports about itself."""
+"""The report of a solve."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Chebyshev in a precision eps leaves a residual of about FLOOR·eps·κ: smaller tolerances want another way.
+#: Chebyshev in a precision eps leaves a residual of about FLOOR·eps·κ, and cannot reach smaller tolerances.
 FLOOR = 2.0
 
 
@@ -19,14 +19,13 @@ class Stats:
     Attributes
     ----------
     backend : str
-        What did it: ``"chebyshev"``, ``"multigrid"`` (or both, joined by ``+``), ``"torch"``,
-        ``"triton"`` or ``"dense"``.
+        ``"chebyshev"``, ``"multigrid"`` (or both, joined by ``+``), ``"torch"``, ``"triton"`` or ``"dense"``.
     iterations : int
         Most steps any channel took.
     residual : float
-        Largest relative residual ``‖x − A u‖ / ‖x‖``, taken before the result is rounded to its precision.
+        Largest relative residual ``‖x − A u‖ / ‖x‖``, before the result is rounded to its precision.
     converged : bool
-        Whether that is within the tolerance.
+        Whether it is within the tolerance.
     """
 
     backend: str
@@ -36,7 +35,7 @@ class Stats:
 
 
 def combine(parts: list[tuple[str, int, float]], tol: float) -> Stats:
-    """Sum up (backend, iterations, residual) of the parts of a solve."""
+    """Sum up the parts of a solve, each (backend, iterations, residual)."""
     names = "+".join(sorted({name for name, _, _ in parts}))
     worst = max(residual for _, _, residual in parts)
     return Stats(names, max(steps for _, steps, _ in parts), worst, worst <= tol)

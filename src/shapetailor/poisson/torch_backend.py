@@ -1,7 +1,6 @@
-"""Torch operations on any device: the reference, and what a GPU uses (with a fused step where Triton is there).
+"""Chebyshev steps by torch operations, on any device; fused on a GPU with Triton.
 
-Only Chebyshev steps, whose number is known beforehand: no inner product, no branch on data. A first guess would
-save nothing that way, so it is not used.
+Their number is known beforehand, so a first guess would save nothing and is not used.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def solve(
     fused: bool = True,
 ) -> tuple[Tensor, Stats]:
     """Solve for x (B, C, H, W) at alpha (A, C): (B, A, C, H, W), and how it went."""
-    # One polynomial for every channel, made for the largest α: the spectra of the others lie inside its.
+    # One polynomial for every channel, for the largest α: the other spectra lie inside its spectrum.
     kappa = chebyshev.condition(float(alpha.max()), largest_conductance(edges))
     exact = tol < FLOOR * torch.finfo(x.dtype).eps * kappa
     dtype = torch.float64 if exact else x.dtype

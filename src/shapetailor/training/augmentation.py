@@ -1,4 +1,4 @@
-"""What the network is shown while it trains: photographs and mosaics, and regions right and wrong.
+"""Augmentation: photographs and mosaics, and the regions that descriptors are computed in.
 
 Sample `index` of step `step` depends on the seed and these two numbers alone, so that a resumed run, or one shared by
 several processes, sees the same batches as any other.
@@ -6,9 +6,8 @@ several processes, sees the same batches as any other.
 *Photographs* are turned, mirrored and lightly changed in brightness, contrast and tint. *Mosaics* fill random smooth
 regions with textures cut from the training images' own regions, turned, scaled and changed likewise. Several folders
 are drawn from equally often, and a mosaic has the textures of one: gray ones beside coloured ones would be too easy.
-*Perturbed regions* are those that descriptors meet when an image is segmented: the whole image, boxes, the truth with a
-region grown or with its boundaries moved. They say where descriptors are computed; the loss compares with the true
-regions still.
+*Perturbed regions* are what descriptors meet when an image is segmented: the whole image, boxes, the truth with a
+region grown or with its boundaries moved. The loss compares with the true regions all the same.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from ..datasets import random_regions
 from .corpus import Corpus
 
 MOSAIC_SHARE = 0.5
-#: Mosaic regions are drawn once, coarsely, and turned at random; anew for each sample they would take too long.
+#: Mosaic regions are so many coarse ones, turned at random; new ones for each sample would take too long.
 MASKS = 512
 #: Share of the photographs that are turned by any angle and enlarged, so that no corner is empty.
 TURNED_SHARE = 0.5
@@ -48,9 +47,6 @@ class Batches:
 
     Parameters
     ----------
-    corpus : Corpus
-        The training images.
-    seed : int
     mosaics : bool
         Make half of the samples mosaics; turn and mirror the photographs, and change their tones, too.
     perturb : bool
@@ -62,8 +58,7 @@ class Batches:
         self._groups = [np.array(group) for group in corpus.groups]
         textures = corpus.textures() if mosaics else np.zeros((0, 5), np.int64)
         self._textures = [textures[np.isin(textures[:, 0], group)] for group in self._groups]
-        count = MASKS if max(map(len, self._textures)) > 1 else 0
-        self._masks = [_coarse_mask(corpus.size, seed, each).to(corpus.truths.device) for each in range(count)]
+        self._masks: dict[int, Tensor] = {}
 
     def __call__(self, step: int, indices: range) -> Batch:
         """Return the samples `indices` of the batch of `step`."""
@@ -87,7 +82,10 @@ class Batches:
         return image, truth, perturbed_regions(truth, rng) if self.perturb else truth
 
     def _mosaic(self, textures: np.ndarray, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        mask = _refined(self._masks[int(rng.integers(len(self._masks)))], self.corpus.size)
+        number = int(rng.integers(MASKS))
+        if number not in self._masks:
+            self._masks[number] = _coarse_mask(self.corpus.size, self.seed, number).to(self.corpus.truths.device)
+        mask = _refined(self._masks[number], self.corpus.size)
         mask = _turned(mask, int(rng.integers(4)), bool(rng.integers(2)))
         regions = min(int(mask.max()) + 1, len(textures))
         mask = mask % regions
@@ -100,16 +98,7 @@ class Batches:
 def cut_textures(images: Tensor, rectangles: np.ndarray, rng: np.random.Generator) -> Tensor:
     """Fill a whole picture from each rectangle of `images`, turned and scaled at random, mirrored at its edges.
 
-    Parameters
-    ----------
-    images : Tensor, (N, C, S, S)
-    rectangles : ndarray, (K, 5)
-        Number of an image, and in it top, left, height and width.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    Tensor, (K, C, S, S)
+    Images (N, C, S, S) and rectangles (K, 5), as `Corpus.textures` returns them, give (K, C, S, S).
     """
     size, device = images.shape[-1], images.device
     number, top, left, height, width = rectangles.T
@@ -153,14 +142,7 @@ def change_tones(images: Tensor, rng: np.random.Generator) -> Tensor:
 
 
 def perturbed_regions(truth: Tensor, rng: np.random.Generator) -> Tensor:
-    """Draw regions for the descriptors of an image: see `KINDS`.
-
-    Parameters
-    ----------
-    truth : integer Tensor, (S, S)
-        The true regions, -1 where there is none.
-    rng : numpy.random.Generator
-    """
+    """Draw regions (S, S) for the descriptors of an image from its true ones: see `KINDS`."""
     kind = rng.choice(list(KINDS), p=list(KINDS.values()))
     if kind == "whole":
         return torch.zeros_like(truth)

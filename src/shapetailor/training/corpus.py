@@ -13,15 +13,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..arrays import Array, Ints
+from ..arrays import Floats32, Ints
 from ..datasets import FolderDataset, Sample, SyntheticMultiRegion
 from ..datasets.mosaics import Textures as Samples
+from ..io.images import as_image
+from ..io.intensity import Intensity
 from ..labels import largest_rectangle
 
 #: Texture rectangles are looked for on a grid of this many cells a side, and are at least this many cells wide.
 CELLS = 32
 MIN_CELLS = 5
-
 
 #: A folder, several, or any sized collection of samples.
 Data = str | os.PathLike[str] | Samples | list[str | os.PathLike[str]]
@@ -29,22 +30,12 @@ Data = str | os.PathLike[str] | Samples | list[str | os.PathLike[str]]
 
 @dataclass(frozen=True)
 class Corpus:
-    """Images with their true regions.
+    """Images with their true regions."""
 
-    Attributes
-    ----------
-    images : Tensor, (N, C, S, S), float32
-    truths : Tensor, (N, S, S), int64
-        -1 where a pixel is in no region.
-    names : tuple of str
-    folders : tuple of int
-        Which of several folders each image is from; empty if there is one.
-    """
-
-    images: Tensor
-    truths: Tensor
+    images: Tensor  # (N, C, S, S), float32
+    truths: Tensor  # (N, S, S), int64; -1 where a pixel is in no region
     names: tuple[str, ...]
-    folders: tuple[int, ...] = ()
+    folders: tuple[int, ...] = ()  # which of several folders each image is from; empty if there is one
 
     @property
     def groups(self) -> list[list[int]]:
@@ -83,10 +74,7 @@ class Corpus:
     def textures(self) -> Ints:
         """Find the textures to make mosaics of: in every region the greatest rectangle, unless it is small.
 
-        Returns
-        -------
-        ndarray, (M, 5)
-            Number of the image, and in it top, left, height and width.
+        Rows of (M, 5) are the number of the image, and in it top, left, height and width.
         """
         cell = max(1, self.size // CELLS)
         found = []
@@ -102,19 +90,25 @@ class Corpus:
 
 
 def read_corpus(
-    data: Data, size: int, ignore: int | None = None, stride: int = 1, most: int | None = None, seed: int = 0
+    data: Data,
+    size: int,
+    ignore: int | None = None,
+    stride: int = 1,
+    most: int | None = None,
+    seed: int = 0,
+    intensity: Intensity | None = None,
 ) -> Corpus:
     """Read folders with `images/` and `masks/`, or any dataset, and resize everything to `size` × `size`.
 
-    Gray images among coloured ones get three equal channels. Of several annotators the first is taken. Two regions
-    must be left of each image on the grid of every `stride`-th pixel, where the loss looks at it. Of each folder at
-    most `most` images are taken, drawn by `seed`.
+    Values become 0..1 by `intensity`, the rule of the model. Gray images among coloured ones get three equal channels.
+    Of several annotators the first is taken. Two regions must be left of each image on the grid of every `stride`-th
+    pixel, where the loss looks at it. Of each folder at most `most` images are taken, drawn by `seed`.
 
     Raises
     ------
     ValueError
         Naming everything that cannot be trained on: files that cannot be read or have no partner, masks of another
-        size than their image, images with fewer than two regions or an unlike number of channels.
+        size than their image, images that are not finite, with fewer than two regions or an unlike number of channels.
     """
     datasets = [_opened(each, ignore) for each in _parts(data)]
     problems = [each for part in datasets if isinstance(part, FolderDataset) for each in part.problems(min_regions=2)]
@@ -123,8 +117,13 @@ def read_corpus(
         chosen = ((number, index) for number, part in enumerate(datasets) for index in _chosen(len(part), most, seed))
         for number, index in chosen:
             sample = datasets[number][index]
+            try:
+                values = (intensity or Intensity())(as_image(sample.image))
+            except (TypeError, ValueError) as error:
+                problems.append(f"{sample.name}: {error}")
+                continue
             folders.append(number)
-            pictures.append(_resized(sample.image, size))
+            pictures.append(_resized(values, size))
             truths.append(_first_truth(sample, size))
             names.append(sample.name)
             seen = truths[-1][stride // 2 :: stride, stride // 2 :: stride]
@@ -162,13 +161,9 @@ def _chosen(count: int, most: int | None, seed: int) -> list[int]:
     return sorted(chosen)
 
 
-def _resized(image: Array, size: int) -> Tensor:
-    """Return (C, size, size) values in [0, 1]; an integer type's range, and a float image's own beyond it, is 1."""
-    values = torch.from_numpy(image.astype(np.float32))
-    if image.dtype.kind in "iu":
-        values = values / float(np.iinfo(image.dtype).max)
-    elif values.min() < 0 or values.max() > 1:
-        values = (values - values.min()) / (values.max() - values.min())
+def _resized(image: Floats32, size: int) -> Tensor:
+    """Return (C, size, size) of H×W or H×W×C values in 0..1."""
+    values = torch.from_numpy(image)
     planes = values[None] if values.ndim == 2 else values.permute(2, 0, 1)
     if planes.shape[1:] == (size, size):
         return planes.contiguous()

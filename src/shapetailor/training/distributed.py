@@ -15,15 +15,7 @@ from torch.nn import Parameter
 
 @dataclass(frozen=True)
 class Processes:
-    """A process among its fellows.
-
-    Attributes
-    ----------
-    rank, count : int
-        Its number, and how many there are.
-    device : torch.device
-        Where it works.
-    """
+    """One of several processes: its number, how many there are, and where it works."""
 
     rank: int
     count: int

@@ -1,7 +1,7 @@
 """The state of an unfinished training: one file beside the model to be, written whole or not at all.
 
-Batches and learning rates follow from the step's number, so that weights, the optimiser's moments, the best weights so
-far and a few numbers are all that a run needs to go on as if it had never stopped.
+Batches and learning rates follow from the step's number. So weights, the optimiser's moments, the best weights so far
+and a few numbers are enough to go on, bit for bit, as if the run had never stopped.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import Module
 from torch.optim import Optimizer
 
-from ..network.checkpoint import read_tensors, write_tensors
+from ..network.checkpoint import Model, read_model, read_tensors, write_tensors
 from .progress import Record
 
 FORMAT = "unfinished training"
@@ -26,21 +26,7 @@ FORMAT_VERSION = 1
 
 @dataclass
 class State:
-    """How far a training has come.
-
-    Attributes
-    ----------
-    step : int
-        Steps done.
-    best : float
-        The greatest validation measure so far.
-    best_step : int
-        When that was.
-    best_weights : dict of Tensor
-        The network's state then.
-    records : list of dict
-        The log so far.
-    """
+    """How far a training has come: steps done, the greatest validation measure with its step and weights, the log."""
 
     step: int = 0
     best: float = float("-inf")
@@ -48,12 +34,9 @@ class State:
     best_weights: dict[str, Tensor] = field(default_factory=dict)
     records: list[Record] = field(default_factory=list)
 
-    def advance(self, step: int, measure: float, net: Module) -> None:
-        """Note that `step` steps are done and how well `net` validates; the first of equals stays the best."""
-        self.step = step
-        if measure > self.best:
-            self.best, self.best_step = measure, step
-            self.best_weights = {name: each.detach().clone() for name, each in net.state_dict().items()}
+    def keep(self, net: Module) -> None:
+        """Copy the weights of `net` to `best_weights`."""
+        self.best_weights = {name: each.detach().clone() for name, each in net.state_dict().items()}
 
 
 def state_path(out: Path) -> Path:
@@ -75,17 +58,17 @@ def load_state(path: Path, net: Module, optimizer: Optimizer, run: Mapping[str, 
     """Read a state into `net` and `optimizer`; a ValueError says how `run` differs from the run that wrote it."""
     tensors, header = read_tensors(path, FORMAT, FORMAT_VERSION)
     require_same_run(path, header["run"], run)
-    parts: dict[str, dict[str, Tensor]] = {"net": {}, "best": {}, "optimizer": {}}
-    for name, each in tensors.items():
-        part, _, rest = name.partition(".")
-        parts[part][rest] = each
-    net.load_state_dict(parts["net"])
     moments: dict[int, dict[str, Tensor]] = {}
-    for name, each in parts["optimizer"].items():
+    for name, each in _under("optimizer.", tensors).items():
         index, _, moment = name.partition(".")
         moments.setdefault(int(index), {})[moment] = each
+    net.load_state_dict(_under("net.", tensors))
     optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
-    return State(best_weights=parts["best"], **header["progress"])
+    return State(best_weights=_under("best.", tensors), **header["progress"])
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): each for name, each in tensors.items() if name.startswith(prefix)}
 
 
 def starting_state(out: Path, net: Module, optimizer: Optimizer, run: Mapping[str, Any], resume: bool) -> State:
@@ -98,16 +81,25 @@ def starting_state(out: Path, net: Module, optimizer: Optimizer, run: Mapping[st
     return load_state(path, net, optimizer, run)
 
 
+def finished(out: Path, run: Mapping[str, Any], resume: bool) -> Model | None:
+    """Return the model that a run to be resumed has made already; a ValueError says where it is of another run."""
+    if not resume or not out.exists() or state_path(out).exists():
+        return None
+    model = read_model(out)
+    require_same_run(out, {key: model.metadata.get(key) for key in run}, run)
+    return model
+
+
 def require_same_run(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raise a ValueError that names what differs between a run on the disk and the one asked for."""
-    old, new = dict(_leaves(before)), dict(_leaves(json.loads(json.dumps(now))))  # tuples become lists, as on disk
+    """Raise a ValueError that names the settings in which a run on the disk and the one asked for differ."""
+    old, new = _leaves(before), _leaves(json.loads(json.dumps(now)))  # tuples become lists, as on disk
     changed = [f"{key}: {old.get(key)} → {new.get(key)}" for key in sorted(old | new) if old.get(key) != new.get(key)]
     if changed:
         raise ValueError(f"{path} belongs to another run and cannot be resumed; changed are " + "; ".join(changed))
 
 
 def probe(out: Path, net: Module) -> None:
-    """Make sure, before hours are spent, that model and states will fit beside `out`; else raise an OSError."""
+    """Raise an OSError, before hours are spent, unless model and states can be written beside `out`."""
     weights = sum(each.numel() * each.element_size() for each in net.state_dict().values())
     # A state holds weights, best weights and two moments; the old one lies there while the new one is written.
     needed = 10 * weights + 2**20
@@ -125,12 +117,8 @@ def probe(out: Path, net: Module) -> None:
             trial.unlink(missing_ok=True)
 
 
-def _leaves(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+def _leaves(tree: Any, name: str = "") -> dict[str, Any]:
     """Flatten nested settings to dotted names and their values."""
-    found: list[tuple[str, Any]] = []
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            found += _leaves(value, f"{prefix}{key}.")
-        else:
-            found.append((f"{prefix}{key}", value))
-    return found
+    if not isinstance(tree, Mapping):
+        return {name: tree}
+    return {leaf: value for key in tree for leaf, value in _leaves(tree[key], f"{name}.{key}".lstrip(".")).items()}

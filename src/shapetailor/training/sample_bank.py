@@ -1,13 +1,12 @@
 """Training samples as the network's layers take them: channels of blocks, made once and used many times.
 
-Nothing is learnt before the channels of f0, so a sample's channels do not change while the weights do. They are also
-the greater part of a step's work, and small once pooled; so a bank of augmented samples is made at the start and every
-step draws its batch from there.
+A sample's channels do not change while the weights do, take the greater part of a step's work, and are small once
+pooled. So a bank of augmented samples is made at the start, and every step draws its batch from there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +24,11 @@ class Blocks(NamedTuple):
     channels: Tensor
     regions: Tensor
     truths: Tensor
+
+    @classmethod
+    def joined(cls, parts: Iterable[Blocks]) -> Blocks:
+        """Join batches to one."""
+        return cls(*(torch.cat(each) for each in zip(*parts, strict=True)))
 
     def take(self, chosen: Tensor) -> Blocks:
         """Return some of the samples, in the types that the network wants."""
@@ -45,18 +49,20 @@ def blocks_of(net: STDNN, batch: Batch) -> Blocks:
 
 
 def fill_bank(
-    net: STDNN, batches: Batches, samples: int, batch: int, progress: Callable[[int], None] | None = None
+    net: STDNN, batches: Batches, samples: int, batch: int, progress: Callable[[int], object] = lambda made: None
 ) -> Blocks:
-    """Make `samples` augmented samples, sample k being number ``k % batch`` of the batch of step ``k // batch``."""
+    """Make `samples` augmented samples, sample k being number ``k % batch`` of the batch of step ``k // batch``.
+
+    `progress` is called with how many more are made.
+    """
     parts = []
     for step in range(-(-samples // batch)):
         numbers = range(min(batch, samples - step * batch))
         made = blocks_of(net, batches(step, numbers))
         # Half precision is a thousandth of a channel's spread: far less than the augmentation's own changes.
         parts.append(Blocks(made.channels.half(), made.regions.to(torch.int16), made.truths.to(torch.int16)))
-        if progress:
-            progress(min((step + 1) * batch, samples))
-    return Blocks(*(torch.cat(each) for each in zip(*parts, strict=True)))
+        progress(len(numbers))
+    return Blocks.joined(parts)
 
 
 def draw(bank: Blocks, seed: int, step: int, batch: int, share: range) -> Blocks:

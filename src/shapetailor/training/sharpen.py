@@ -1,41 +1,37 @@
-"""Teach a trained network where regions end: train the second network of `levels`, as regions evolve.
+"""Teach a trained network where regions end: train the second network of `network.two_level`.
 
 The first network stays as it is. The second one learns, in dilated regions that are nearly right, which of two
 neighbours a pixel belongs to, by the costs that the joint evolution compares: ``‖F_{R_i}(x) − a_i(x)‖²``, summed
-over both networks.
-Half-way the samples' regions are moved as the network itself would, so that it learns from its own mistakes.
+over both networks. Half-way the regions of some samples are moved as the network itself would.
 
->>> from shapetailor.sharpening import sharpen
+>>> from shapetailor.training import sharpen
 >>> sharpen("model.safetensors", "my-textures", "sharper.safetensors")  # doctest: +SKIP
 """
 
 from __future__ import annotations
 
-import json
 import os
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.optim import Optimizer
 
-from ..io.files import atomic
+from ..evolution.config import EvolutionConfig
 from ..loss import TEMPERATURE
-from ..network.checkpoint import load_model, model_path, save_model
+from ..network.checkpoint import model_path, read_model, save_model
 from ..network.stdnn import STDNN, STDNNConfig
 from ..segmentation.usage import Usage
 from .augmentation import Batches
-from .boundary_samples import PairMaker, Pairs, deviation
+from .boundary_samples import TOGETHER, PairMaker, Pairs, deviation
 from .corpus import Corpus, Data, data_name, read_corpus
-from .progress import counter
-from .run_state import probe, require_same_run, save_state, starting_state, state_path
-from .train import check_settings, learning_rate, recipe
-
-SHARP = Usage.usual(4, True).near
+from .loop import Loop, Pace
+from .progress import progress_bar
+from .run_state import finished, state_path
+from .train import check_settings, recipe
 
 #: A side of a boundary with fewer blocks than this weighs less.
 FEW = 30
@@ -46,40 +42,35 @@ HELD_OUT = 48
 
 #: The second network: as the first one's recipe, on blocks of 2×2 pixels, with 26 thousand weights.
 FINE = replace(
-    recipe("texture").network,
-    scales=(0.5, 3.0, 12.0, 50.0),
-    widths=(48, 32, 16),
-    alpha=(0.5, 2.0, 8.0),
-    stride=2,
+    recipe("texture").network, scales=(0.5, 3.0, 12.0, 50.0), widths=(48, 32, 16), alpha=(0.5, 2.0, 8.0), stride=2
 )
+#: How two networks are used.
+USUAL = Usage.usual(4, two_networks=True)
 
 
 @dataclass(frozen=True)
 class SharpenConfig:
     """All that it depends on besides model and data; kept in the model's file.
 
+    What is not described here is as in `TrainConfig`.
+
     Attributes
     ----------
     network : STDNNConfig
         The second network.
-    size : int
-        Images are resized to this many pixels a side.
-    steps, batch : int
-        Optimiser steps, and pairs of regions in each.
-    samples : int
-        Pairs made at the start, from which every batch is drawn.
-    learning_rate, weight_decay : float
-        Of AdamW, as in `TrainConfig`.
-    most : int or None
-        Images taken from each folder, at most.
+    near, far : EvolutionConfig
+        How regions will move by both networks, see `Usage`. The second one is trained for `near`.
+    batch, samples : int
+        Pairs of regions in a step; pairs made at the start, from which every batch is drawn.
     validation_share : float
         Of the images, held out. With the first training's data, seed and share these are the same images.
     save_every : int
         Steps between two states to resume from.
-    seed : int
     """
 
-    network: STDNNConfig = field(default=FINE)
+    network: STDNNConfig = FINE
+    near: EvolutionConfig = USUAL.near
+    far: EvolutionConfig = USUAL.far
     size: int = 256
     steps: int = 1200
     batch: int = 8
@@ -96,7 +87,7 @@ class SharpenConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as JSON's types."""
-        return {**asdict(self), "network": self.network.to_dict()}
+        return {**asdict(self), **{name: getattr(self, name).to_dict() for name in ("network", "near", "far")}}
 
 
 def sharpen(
@@ -118,10 +109,8 @@ def sharpen(
     ----------
     model : str or path
         A trained model. One that has a second network already gets a new one.
-    data, ignore, resume, device, progress
-        As for `training.train`.
-    out : path
-        The file to write.
+    data, out, ignore, resume, device, progress
+        As for `train`.
     config : SharpenConfig, optional
 
     Returns
@@ -131,35 +120,62 @@ def sharpen(
     """
     config, out = config or SharpenConfig(), model_path(out)
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    first, metadata = load_model(model)
-    net = _with_fine(first, config)
-    corpus = _colours(read_corpus(data, config.size, ignore, net.stride, config.most, config.seed), net.image_channels)
+    first, said, metadata = read_model(model)
+    usage = Usage.from_dict(said) if said else Usage.usual(first.stride, two_networks=False)
+    usage = replace(usage, near=config.near, far=config.far)
+    corpus = read_corpus(data, config.size, ignore, first.stride, config.most, config.seed, usage.intensity)
+    corpus = _colours(corpus, first.image_channels).to(place)
     run = {
         "sharpening": config.to_dict(),
         "sharpening_data": {"name": data_name(data), "fingerprint": corpus.fingerprint()},
-        "first": {"training": metadata.get("training"), "data": metadata.get("data")},
+        "first": {"training": metadata.get("training"), "data": metadata.get("data"), "positions": usage.positions},
     }
-    if resume and out.exists() and not state_path(out).exists():
-        found, kept = load_model(out)
-        require_same_run(out, {key: kept.get(key) for key in run}, run)
-        return found  # it had finished
-    return _run(net.to(place), corpus.to(place), out, config, {**metadata, **run}, resume, progress)
+    done = finished(out, run, resume)
+    if done is not None:
+        return done.net
+    net, fine = _with_fine(first, config, place)
+    pace = Pace(config.steps, config.learning_rate, config.save_every, config.weight_decay)
+    loop = Loop(fine, pace, out, {**metadata, **run}, resume, title="sharpen", progress=progress)
+    training, held_out = corpus.split(config.validation_share, config.seed)
+    maker = PairMaker(net, fine, config.near, usage.positions)
+    with progress_bar("making samples", config.samples, progress) as bar:
+        batches = Batches(training, config.seed, perturb=False)
+        pairs = maker.make(batches, config.samples, config.seed, bar.update)
+    batches = Batches(held_out, config.seed, mosaics=False, perturb=False)
+    judged = maker.make(batches, min(HELD_OUT, config.samples), config.seed + 1)
+    few = pairs.take(slice(200))
+    values = few.channels.movedim(2, 0)[:, few.inside >= 0].double()
+    fine.set_statistics(values.mean(dim=1), values.std(dim=1))
+    half = config.steps // 2
+    if loop.state.step > half:
+        halfway = STDNN(fine.config).to(place)
+        halfway.load_state_dict(loop.state.best_weights)
+        pairs = _moved(maker, pairs, halfway)
+    for step in loop:
+        if step == half:
+            loop.state.keep(fine)  # to move the same regions again when resumed
+            pairs = _moved(maker, pairs, fine)
+        loop.take(partial(batch_loss, fine, pairs, step, config))
+        if loop.due:
+            loop.record(judge(fine, judged, config.near.locality))
+    measured = {name: value for name, value in loop.state.records[-1].items() if name != "seconds"}
+    measured["images"] = list(held_out.names)
+    save_model(out, net, {**metadata, **run, "sharpening_validation": measured}, usage.to_dict())
+    state_path(out).unlink()
+    return net.eval()
 
 
-def _with_fine(first: STDNN, config: SharpenConfig) -> STDNN:
-    fitted = config.network.at_resolution(first.config.resolution)
-    network = replace(fitted, image_channels=first.image_channels)
+def _with_fine(first: STDNN, config: SharpenConfig, place: torch.device) -> tuple[STDNN, STDNN]:
+    """Return the first network, frozen, with a new second one, and the second one itself."""
+    fitted = replace(config.network.at_resolution(first.config.resolution), image_channels=first.image_channels)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        net = STDNN(replace(first.config, fine=network))
+        net = STDNN(replace(first.config, fine=fitted))
     own = {name: each for name, each in first.state_dict().items() if not name.startswith("fine.")}
-    net.load_state_dict(own | {f"fine.{name}": each for name, each in _fine(net).state_dict().items()})
-    return net
-
-
-def _fine(net: STDNN) -> STDNN:
+    net.load_state_dict({**net.state_dict(), **own})
+    net.to(place).eval().requires_grad_(False)
     assert net.fine is not None
-    return net.fine
+    return net, net.fine.requires_grad_(True)
 
 
 def _colours(corpus: Corpus, channels: int) -> Corpus:
@@ -169,86 +185,27 @@ def _colours(corpus: Corpus, channels: int) -> Corpus:
     return replace(corpus, images=corpus.images.expand(-1, channels, -1, -1))
 
 
-def _run(
-    net: STDNN, corpus: Corpus, out: Path, config: SharpenConfig, run: dict[str, Any], resume: bool, progress: bool
-) -> STDNN:
-    fine = _fine(net.eval().requires_grad_(False)).requires_grad_(True)
-    optimizer = torch.optim.AdamW(fine.parameters(), config.learning_rate, weight_decay=config.weight_decay)
-    probe(out, net)
-    training, held_out = corpus.split(config.validation_share, config.seed)
-    maker = PairMaker(net, fine, SHARP.reach, SHARP.locality, SHARP.rim)
-    with counter("making samples", config.samples, progress) as count:
-        pairs = maker.make(Batches(training, config.seed, perturb=False), config.samples, config.seed, count)
-    judged = maker.make(
-        Batches(held_out, config.seed, mosaics=False, perturb=False), min(HELD_OUT, config.samples), config.seed + 1
-    )
-    fine.set_statistics(*_statistics(pairs))
-    state = starting_state(out, fine, optimizer, run, resume)
-    half = config.steps // 2
-    if state.step > half:
-        pairs = _moved(maker, pairs, _copy(fine, state.best_weights))
-    losses: list[Tensor] = []
-    with counter("sharpening", config.steps, progress) as count:
-        for step in range(state.step, config.steps):
-            if step == half:
-                state.best_weights = {name: each.detach().clone() for name, each in fine.state_dict().items()}
-                pairs = _moved(maker, pairs, fine)
-            losses.append(_step(fine, optimizer, pairs, step, config))
-            if count:
-                count(step + 1)
-            if (step + 1) % config.save_every == 0 or step + 1 == config.steps:
-                state.step = step + 1
-                record = {"step": step + 1, "loss": float(torch.stack(losses).mean()), **judge(fine, judged)}
-                losses.clear()
-                state.records.append(record)
-                with atomic(out.with_suffix(".log.jsonl")) as temporary:
-                    temporary.write_text("".join(json.dumps(each) + "\n" for each in state.records))
-                save_state(state_path(out), state, fine, optimizer, run)
-    save_model(out, net, {**run, "sharpening_validation": {**state.records[-1], "images": list(held_out.names)}})
-    state_path(out).unlink()
-    return net.eval()
-
-
-def _statistics(pairs: Pairs) -> tuple[Tensor, Tensor]:
-    few = pairs.take(torch.arange(min(200, len(pairs.names)), device=pairs.names.device))
-    values = few.channels.movedim(2, 0)[:, few.inside >= 0].double()
-    return values.mean(dim=1), values.std(dim=1)
-
-
-def _copy(fine: STDNN, weights: dict[str, Tensor]) -> STDNN:
-    other = STDNN(fine.config).to(fine.mean.device)
-    other.load_state_dict(weights)
-    return other
-
-
+@torch.no_grad()
 def _moved(maker: PairMaker, pairs: Pairs, fine: STDNN) -> Pairs:
     """Move the regions of the first samples, as many as `MOVED_SHARE` says."""
     count = round(MOVED_SHARE * len(pairs.names))
-    numbers = torch.arange(len(pairs.names), device=pairs.names.device)
-    changed = maker.moved(pairs.take(numbers[:count]), lambda each: costs(fine, each))
-    return Pairs(*(torch.cat(each) for each in zip(changed, pairs.take(numbers[count:]), strict=True)))
+    some = pairs.take(slice(count))
+    found = torch.cat([costs(fine, few, maker.evolution.locality) for few in some.split(TOGETHER)])
+    return Pairs.joined([maker.moved(some, found), pairs.take(slice(count, None))])
 
 
-def _step(fine: STDNN, optimizer: Optimizer, pairs: Pairs, step: int, config: SharpenConfig) -> Tensor:
-    rate = learning_rate(recipe(steps=config.steps, learning_rate=config.learning_rate), step)
-    for group in optimizer.param_groups:
-        group["lr"] = rate
+def batch_loss(fine: STDNN, pairs: Pairs, step: int, config: SharpenConfig) -> Tensor:
+    """Return the loss of a step's batch."""
     chosen = np.random.default_rng([10, config.seed, step]).integers(len(pairs.names), size=config.batch)
     batch = pairs.take(torch.from_numpy(chosen).to(pairs.names.device))
-    loss = choice_loss(costs(fine, batch), batch.target)
-    if not torch.isfinite(loss):
-        raise ValueError(f"step {step + 1} failed, a lower learning_rate may help: the loss is {float(loss)}")
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    return loss.detach()
+    return choice_loss(costs(fine, batch, config.near.locality), batch.target)
 
 
-def costs(fine: STDNN, pairs: Pairs) -> Tensor:
-    """Return what both networks together say against each of the two regions, (n, 2, h, h)."""
+def costs(fine: STDNN, pairs: Pairs, locality: float) -> Tensor:
+    """Return the costs ‖F − a_i‖² of both networks together for each of the two regions, (n, 2, h, h)."""
     descriptors = fine.embed(pairs.channels.flatten(0, 1).float(), pairs.inside.flatten(0, 1).long())
     own = pairs.own.flatten(0, 1)[:, None].float()
-    against: Tensor = deviation(descriptors, own, SHARP.locality).unflatten(0, (-1, 2))
+    against: Tensor = deviation(descriptors, own, locality).unflatten(0, (-1, 2))
     return against + pairs.first.float()
 
 
@@ -272,21 +229,10 @@ def choice_loss(cost: Tensor, target: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def judge(fine: STDNN, pairs: Pairs) -> dict[str, float]:
-    """Return the held-out samples' loss, and the share of contested blocks that go to the right region.
-
-    Once by both networks, and once by the first alone.
-    """
-    losses, right = [], []
-    for few in torch.arange(len(pairs.names), device=pairs.names.device).split(8):
-        now = pairs.take(few)
-        cost = costs(fine, now)
-        losses.append(len(few) * choice_loss(cost, now.target))
-        contested = now.target >= 0
-        right.append(
-            torch.stack([((c[:, 0] > c[:, 1]) == (now.target == 1))[contested].sum() for c in (cost, now.first)])
-        )
-    total = max(1, int((pairs.target >= 0).sum()))
-    both, alone = (torch.stack(right).sum(dim=0).double() / total).tolist()
-    loss = float(torch.stack(losses).sum()) / len(pairs.names)
-    return {"validation_loss": loss, "right": both, "right_by_first": alone}
+def judge(fine: STDNN, pairs: Pairs, locality: float) -> dict[str, float]:
+    """Return the loss of samples, and the share of contested blocks that both networks, and the first, get right."""
+    cost = torch.cat([costs(fine, few, locality) for few in pairs.split(TOGETHER)])
+    contested, second = pairs.target >= 0, pairs.target == 1
+    right = [((each[:, 0] > each[:, 1]) == second)[contested].sum() for each in (cost, pairs.first)]
+    both, alone = (int(each) / max(1, int(contested.sum())) for each in right)
+    return {"validation_loss": float(choice_loss(cost, pairs.target)), "right": both, "right_by_first": alone}

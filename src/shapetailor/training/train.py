@@ -9,26 +9,24 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import asdict, dataclass, replace
-from math import cos, pi
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
 from ..loss import region_loss, separation_loss
-from ..network.checkpoint import load_model, model_path, save_model
+from ..network.checkpoint import model_path, save_model
 from ..network.stdnn import STDNN, STDNNConfig
+from ..segmentation.usage import Usage
 from .augmentation import Batches
 from .corpus import Corpus, Data, data_name, read_corpus
 from .distributed import Processes, joined
-from .progress import Monitor, counter, draw_curves
-from .run_state import probe, require_same_run, save_state, starting_state, state_path
+from .loop import Loop, Pace
+from .progress import draw_curves, progress_bar
+from .run_state import finished, state_path
 from .sample_bank import Blocks, corpus_blocks, draw, fill_bank
 from .validation import clustered_covering
-
-WARM_UP = 20  # steps
 
 
 def check_settings(settings: dict[str, Any], *counts: str) -> None:
@@ -49,6 +47,8 @@ class TrainConfig:
     Attributes
     ----------
     network : STDNNConfig
+    usage : Usage, optional
+        How the model will be used: pictures are read so. By default the usual way for the network.
     separation : bool
         Train by whitened scatter and assignment; else by the paper's `eq:loss`.
     size : int
@@ -58,7 +58,7 @@ class TrainConfig:
     learning_rate, weight_decay : float
         Of AdamW; the rate rises for some steps and falls along a cosine to zero.
     mosaics, perturb : bool
-        See `augment.Batches`.
+        See `augmentation.Batches`.
     most : int or None
         Images taken from each folder, at most.
     samples : int
@@ -71,6 +71,7 @@ class TrainConfig:
     """
 
     network: STDNNConfig
+    usage: Usage | None = None
     separation: bool = True
     size: int = 256
     steps: int = 1000
@@ -88,9 +89,14 @@ class TrainConfig:
     def __post_init__(self) -> None:
         check_settings(asdict(self), "size", "steps", "batch", "samples", "validate_every")
 
+    @property
+    def model_usage(self) -> Usage:
+        """How the model will be used."""
+        return self.usage or Usage.usual(self.network.stride, two_networks=False)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as JSON's types."""
-        return {**asdict(self), "network": self.network.to_dict()}
+        return {**asdict(self), "network": self.network.to_dict(), "usage": self.model_usage.to_dict()}
 
 
 #: The named recipes. "paper" follows the paper: its network and loss, true regions, 32×32 pixels.
@@ -165,61 +171,38 @@ def train(
     OSError
         Before the first step, where the folder of `out` is full or cannot be written to.
     """
-    config = config or recipe()
-    out = model_path(out)
+    config, out = config or recipe(), model_path(out)
     with joined(device or ("cuda" if torch.cuda.is_available() else "cpu")) as processes:
         if config.batch < processes.count:
             raise ValueError(f"batch must be at least the {processes.count} processes, got {config.batch}")
-        corpus = read_corpus(data, config.size, ignore, config.network.stride, config.most, config.seed)
+        intensity = config.model_usage.intensity
+        corpus = read_corpus(data, config.size, ignore, config.network.stride, config.most, config.seed, intensity)
         config = replace(config, network=replace(config.network, image_channels=corpus.images.shape[1]))
         run = {"training": config.to_dict(), "data": {"name": data_name(data), "fingerprint": corpus.fingerprint()}}
-        if resume and out.exists() and not state_path(out).exists():
-            net, metadata = load_model(out)
-            require_same_run(out, {key: metadata.get(key) for key in run}, run)
-            return net  # it had finished
-        return _run(corpus, out, config, run, resume, processes, progress and processes.rank == 0)
-
-
-def _run(
-    corpus: Corpus,
-    out: Path,
-    config: TrainConfig,
-    run: dict[str, Any],
-    resume: bool,
-    processes: Processes,
-    progress: bool,
-) -> STDNN:
-    first = processes.rank == 0  # the process that writes
-    training, validation = (part.to(processes.device) for part in corpus.split(config.validation_share, config.seed))
-    net = initial_network(config, training)
-    optimizer = torch.optim.AdamW(net.parameters(), config.learning_rate, weight_decay=config.weight_decay)
-    if first:
-        probe(out, net)
-    state = starting_state(out, net, optimizer, run, resume)
-    processes.wait()  # no state is written before all have read the last one
-    held_out = validation_blocks(net, validation, config, processes)
-    bank = _bank(net, training, config, progress)
-    with Monitor(out.with_suffix(".log.jsonl"), state.records, config.steps, first, progress) as monitor:
-        losses: list[Tensor] = []
-        for step in range(state.step, config.steps):
-            losses.append(take_step(net, optimizer, bank, step, config, processes))
-            monitor.advance(step + 1)
-            if (step + 1) % config.validate_every == 0 or step + 1 == config.steps:
-                validation_loss, covering = validate(net, held_out, config, processes)
-                state.advance(step + 1, covering, net)
-                monitor.add(step + 1, float(torch.stack(losses).mean()), validation_loss, covering)
-                losses.clear()
-                if first:
-                    save_state(state_path(out), state, net, optimizer, run)
-    net.load_state_dict(state.best_weights)
-    if first:
-        measured = {"covering": state.best, "step": state.best_step, "images": list(validation.names)}
-        save_model(out, net, {**run, "validation": measured})
-        note = draw_curves(out.with_suffix(".curves.png"), state.records)
-        if note and progress:
-            print(note, file=sys.stderr)
-        state_path(out).unlink()
-    return net.eval()
+        done = finished(out, run, resume)
+        if done is not None:
+            return done.net
+        training, held_out = (part.to(processes.device) for part in corpus.split(config.validation_share, config.seed))
+        net = initial_network(config, training)
+        pace = Pace(config.steps, config.learning_rate, config.validate_every, config.weight_decay)
+        loop = Loop(net, pace, out, run, resume, processes, progress=progress)
+        validation = validation_blocks(net, held_out, config, processes)
+        bank = _bank(net, training, config, loop.shown)
+        for step in loop:
+            loop.take(partial(batch_loss, net, bank, step, config, processes))
+            if loop.due:
+                loss, covering = validate(net, validation, config, processes)
+                loop.record({"validation_loss": loss, "covering": covering}, measure=covering)
+        best = loop.state
+        net.load_state_dict(best.best_weights)
+        if processes.rank == 0:
+            measured = {"covering": best.best, "step": best.best_step, "images": list(held_out.names)}
+            save_model(out, net, {**run, "validation": measured}, config.model_usage.to_dict())
+            note = draw_curves(out.with_suffix(".curves.png"), best.records)
+            if note and progress:
+                print(note, file=sys.stderr)
+            state_path(out).unlink()
+        return net.eval()
 
 
 def initial_network(config: TrainConfig, training: Corpus) -> STDNN:
@@ -235,45 +218,17 @@ def initial_network(config: TrainConfig, training: Corpus) -> STDNN:
 def _bank(net: STDNN, training: Corpus, config: TrainConfig, progress: bool) -> Blocks:
     """Make the samples; without augmentation they are the training images, once each."""
     if not (config.mosaics or config.perturb):
-        parts = corpus_blocks(net, training, config.batch, whole=False)
-        return Blocks(*(torch.cat(each) for each in zip(*parts, strict=True)))
+        return Blocks.joined(corpus_blocks(net, training, config.batch, whole=False))
     batches = Batches(training, config.seed, config.mosaics, config.perturb)
-    with counter("making samples", config.samples, progress) as count:
-        return fill_bank(net, batches, config.samples, config.batch, count)
+    with progress_bar("making samples", config.samples, progress) as bar:
+        return fill_bank(net, batches, config.samples, config.batch, bar.update)
 
 
-def take_step(
-    net: STDNN, optimizer: Optimizer, bank: Blocks, step: int, config: TrainConfig, processes: Processes
-) -> Tensor:
-    """Take step number `step`, from 0; return the batch's mean loss before it."""
-    for group in optimizer.param_groups:
-        group["lr"] = learning_rate(config, step)
-    try:
-        loss = batch_gradients(net, bank, step, config, processes)
-        if not torch.isfinite(loss):
-            raise ValueError(f"the loss is {float(loss)}")
-    except ValueError as error:  # the solver refuses data that is not finite
-        raise ValueError(f"step {step + 1} failed, a lower learning_rate may help: {error}") from error
-    optimizer.step()
-    return loss
-
-
-def learning_rate(config: TrainConfig, step: int) -> float:
-    """Return the rate of a step: up in a line, then down along half a cosine."""
-    warm_up = min(WARM_UP, config.steps // 10)
-    rise = min(1.0, (step + 1) / (warm_up + 1))
-    return config.learning_rate * rise * (1 + cos(pi * step / config.steps)) / 2
-
-
-def batch_gradients(net: STDNN, bank: Blocks, step: int, config: TrainConfig, processes: Processes) -> Tensor:
-    """Give the parameters the gradient of the whole batch's mean loss; return that loss, detached."""
+def batch_loss(net: STDNN, bank: Blocks, step: int, config: TrainConfig, processes: Processes) -> Tensor:
+    """Return this process's share of the mean loss of a step's batch."""
     share = processes.share(config.batch)
-    net.zero_grad()
     channels, regions, truths = draw(bank, config.seed, step, config.batch, share)
-    weighted = mean_loss(net.embed(channels, regions), truths, config) * (len(share) / config.batch)
-    weighted.backward()
-    processes.sum_gradients(net.parameters())
-    return processes.sum(weighted.detach())
+    return mean_loss(net.embed(channels, regions), truths, config) * (len(share) / config.batch)
 
 
 def mean_loss(descriptors: Tensor, truths: Tensor, config: TrainConfig) -> Tensor:
@@ -290,11 +245,7 @@ def validation_blocks(net: STDNN, validation: Corpus, config: TrainConfig, proce
     """
     mine = validation.take(list(processes.share(len(validation.names))))
     kinds = (True,) if config.perturb else (True, False)
-    return [
-        Blocks(*(torch.cat(each) for each in zip(*corpus_blocks(net, mine, config.batch, whole), strict=True)))
-        for whole in kinds
-        if mine.names
-    ]
+    return [Blocks.joined(corpus_blocks(net, mine, config.batch, whole)) for whole in kinds if mine.names]
 
 
 @torch.no_grad()

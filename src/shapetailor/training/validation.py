@@ -1,4 +1,4 @@
-"""How good descriptors are for what they are made for: cluster them, and see how well the clusters cover the truth."""
+"""How good descriptors are: cluster them, and see how well the clusters cover the truth."""
 
 from __future__ import annotations
 
@@ -33,22 +33,7 @@ def clustered_covering(descriptors: Tensor, truth: Tensor) -> float:
 
 
 def k_means(points: Tensor, clusters: int, rng: np.random.Generator) -> Tensor:
-    """Cluster points by Lloyd's iterations from several k-means++ starts [1]_; the least sum of squares wins.
-
-    Parameters
-    ----------
-    points : Tensor, (P, D)
-    clusters : int
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    integer Tensor, (P,)
-
-    References
-    ----------
-    .. [1] D. Arthur and S. Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007.
-    """
+    """Cluster (P, D) points as `clustering.kmeans` does, on the points' device; return (P,) integers."""
     runs = [_lloyd(points, _spread_start(points, clusters, rng)) for _ in range(STARTS)]
     return min(runs, key=lambda run: run[0])[1]
 

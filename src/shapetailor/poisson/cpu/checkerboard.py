@@ -1,14 +1,15 @@
 """Chebyshev steps on the two colours of a checkerboard: half of the work of steps on all pixels.
 
-The four neighbours of a red pixel are black. Write ``A u = x`` as ``u = B u + D⁻¹x``, with D the diagonal of A: B maps
-red to black and black to red, so that only the red half of every second iterate is ever needed, and the black half of
-the others. A half-step updates one colour in place from the other (the cyclic Chebyshev method, Golub & Varga 1961).
-The last one has ω = 1 and leaves no residual in its colour.
+The four neighbours of a red pixel are black. Write ``A u = x`` as ``u = B u + D⁻¹x``, with D the diagonal of A. B maps
+red to black and black to red, so a half-step updates one colour in place from the other (the cyclic Chebyshev method,
+Golub & Varga 1961). The last half-step has ω = 1 and leaves no residual in its colour.
 
-A channel lies in four planes, by the parities of row and column (plane ``2·(row odd) + (column odd)``): the neighbours
-of what a plane holds at some place are at the same place of two other planes, and one place or one row further. There
-is no frame: an edge that does not exist has the weight 0. Channels of the same α go through the steps in fours, for
-which every weight is read once; half-steps run in wavefronts, as in `kernels`.
+A channel lies in four planes, by the parities of row and column (plane ``2·(row odd) + (column odd)``). The neighbours
+of a pixel are in two other planes: at the same place, and one place or one row further. Missing edges have weight 0, so
+there is no frame. Channels of the same α are solved in groups of four, which share the weights. Half-steps run in
+wavefronts: `DEPTH` of them pass over a block of rows while it is in the cache.
+
+A group is solved by `prepare`, `run` and `read`.
 """
 
 from __future__ import annotations
@@ -16,54 +17,136 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 from threading import local
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
 from ...arrays import Array
+from .. import chebyshev
+from .grid_kernels import residual_at
 
-#: Channels that go together; half-steps in a wavefront; places of a plane in its block.
+#: Channels in a group; half-steps in a wavefront; places of a plane in a block.
 LANES, DEPTH, BLOCK = 4, 16, 2048
-#: Rows begin with a cache line, which holds so many numbers.
+#: Numbers in a cache line; rows begin with one.
 LINE = 16
-#: Lines by which planes are apart, beside a multiple of 64.
+#: Distance of planes in cache lines, modulo 64.
 APART = 37
-#: Numbers of half-steps from first guesses are multiples of this, so that few regions differ in them.
+#: With first guesses, numbers of half-steps are rounded up to a multiple of this: fewer different ones.
 EVEN = 4
-#: Bytes that a thread keeps for its next solve, at most.
+#: Most bytes that a thread keeps for its next solve.
 KEPT = 2**26
 
 _kept = local()
 
 
-def layout(height: int, width: int) -> tuple[int, int, int]:
-    """Return a plane's pitch, its rows and its size, with a row of zeros before the rows and one after them.
+# numba's cache files name these three classes: after renaming one, delete __pycache__.
+class Problem(NamedTuple):
+    """Channels of one image, with its edges and regions."""
 
-    Planes that follow each other never lie a multiple of 4096 bytes apart: the same place of all of them would go to
-    the same few lines of the cache, and nothing would stay there.
+    x: Array  # (C, H, W)
+    guess: Array  # (C, H, W), or (0, H, W) for none
+    out: Array  # (C, H, W)
+    cx: Array  # (H+2, W+2), as in `grid_kernels`
+    cy: Array
+    spans: Array  # (n, 3): runs of pixels inside regions, as first, end, region
+    sizes: Array  # pixels of each region
+    tol: float
+
+
+class Groups(NamedTuple):
+    """Groups of channels of one α each; group g has ``channels[bounds[g] : bounds[g + 1]]``."""
+
+    channels: Array
+    bounds: Array
+    alphas: Array  # from here on, one for each group
+    rates: Array  # rates, margins and omegas as in `chebyshev.HalfSteps`
+    margins: Array
+    omegas: Array
+    counts: Array  # most half-steps
+
+
+class State(NamedTuple):
+    """A group on its way through `prepare`, `run` and `read`. Planes are (4, lanes, size)."""
+
+    channels: Array
+    alpha: float
+    rate: float
+    margin: float
+    omegas: Array
+    most: int
+    pitch: int
+    rows: int
+    w: Array  # (4, 5, size), the weights of B, and D⁻¹
+    u: Array  # planes of the iterate
+    b: Array  # planes of D⁻¹ times the right-hand side
+    kept: Array  # planes that the last half-step overwrote
+    raw: Array  # (H, W), a residual
+    rest: Array  # (H, W), what goes into the planes and comes out of them
+    totals: Array  # (lanes, regions), sums of the right-hand side
+    squares: Array  # (lanes, regions), sums of x²
+    use: Array  # (lanes, regions), whether to start from the guess
+    limit: Array  # (regions,), half-steps to do
+
+
+def layout(height: int, width: int) -> tuple[int, int, int]:
+    """Return a plane's pitch, its rows and its size, with a row of zeros before and after the rows.
+
+    Planes never lie a multiple of 4096 bytes apart: they would compete for the same few lines of the cache.
     """
     pitch, rows = -(-((width + 1) // 2) // LINE) * LINE, (height + 1) // 2
     lines = (rows + 2) * pitch // LINE
     return pitch, rows, (lines + (APART - lines) % 64) * LINE
 
 
-def groups(channels: Array) -> list[Array]:
-    """Cut channels of one α into groups of 4, and of 3 or 1, which go together."""
+def split(channels: Array) -> list[Array]:
+    """Cut channels of one α into groups of 4, 3 or 1."""
     whole = len(channels) // LANES * LANES
     parts = [channels[first : first + LANES] for first in range(0, whole, LANES)]
     rest = channels[whole:]
     return parts + ([rest] if len(rest) == LANES - 1 else [rest[k : k + 1] for k in range(len(rest))])
 
 
-def scratch(shapes: Sequence[tuple[int, ...]], dtype: Any) -> list[Array]:
-    """Return arrays with anything in them, each beginning with a cache line; the thread's next call reuses them."""
+def plan(
+    groups: Sequence[tuple[float, Array]], conductances: tuple[float, float], tol: float, max_steps: int, dtype: Any
+) -> Groups:
+    """Plan the half-steps of groups, each (α, channels)."""
+    plans = [chebyshev.half_steps(alpha, *conductances, tol) for alpha, _ in groups]
+    counts = np.array([min(len(each.omegas) + 1, 2 * max_steps) for each in plans])
+    omegas = np.zeros((len(plans), counts.max()), dtype)
+    for row, each, count in zip(omegas, plans, counts, strict=True):
+        row[: count - 1] = each.omegas[: count - 1]
+    return Groups(
+        np.concatenate([channels for _, channels in groups]),
+        np.cumsum([0, *(len(channels) for _, channels in groups)]),
+        np.array([alpha for alpha, _ in groups], dtype),
+        np.array([each.rate for each in plans]),
+        np.array([each.margin for each in plans]),
+        omegas,
+        counts,
+    )
+
+
+def solve(problem: Problem, groups: Groups) -> tuple[int, float]:
+    """Solve for the groups' channels; return the most half-steps and the worst relative residual."""
+    if not problem.sizes.size:
+        problem.out[groups.channels] = 0
+        return 0, 0.0
+    pitch, rows, size = layout(*problem.x.shape[1:])
+    times = 3 if problem.guess.size else 2  # u, b and, where regions stop at different times, kept
+    lanes = LANES if len(groups.channels) > len(groups.alphas) else 0
+    w, four, one = _scratch([(4, 5, size), (times, 4, lanes, size), (times, 4, 1, size)], problem.x.dtype)
+    return _solve(problem, groups, pitch, rows, w, four, one)
+
+
+def _scratch(shapes: Sequence[tuple[int, ...]], dtype: Any) -> list[Array]:
+    """Return uninitialised arrays that begin with a cache line; the thread's next call reuses the memory."""
     item = np.dtype(dtype).itemsize
     sizes = [-(-prod(shape) * item // 64) * 64 for shape in shapes]
     raw: Array | None = getattr(_kept, "raw", None)
     if raw is None or len(raw) < sum(sizes) + 64:
         raw = np.empty(sum(sizes) + 64, np.uint8)
-        if len(raw) <= KEPT:  # the system gives and takes large ones page by page, which takes its time
+        if len(raw) <= KEPT:  # large blocks would be fetched from the system again and again
             _kept.raw = raw
     first, found = -raw.ctypes.data % 64, []
     for shape, size in zip(shapes, sizes, strict=True):
@@ -76,8 +159,8 @@ def scratch(shapes: Sequence[tuple[int, ...]], dtype: Any) -> list[Array]:
 def _one(u: Array, side: Array, ends: Array, b: Array, w: Array, lo: int, hi: int, s: int, t: int, omega: Any) -> None:
     """Do ``u += ω (B u + D⁻¹x − u)`` for one channel at the places lo..hi of a plane.
 
-    `side` and `ends` are the planes of the left and right, and of the upper and lower neighbours: one of them is at the
-    same place, the other is `s` or `t` further.
+    `side` and `ends` are the planes of the horizontal and of the vertical neighbours: one at the same place, the other
+    `s` or `t` further.
     """
     u0, b0, w0, w1, w2, w3 = u[0, lo:hi], b[0, lo:hi], w[0, lo:hi], w[1, lo:hi], w[2, lo:hi], w[3, lo:hi]
     h0, i0, v0, j0 = side[0, lo:hi], side[0, lo + s : hi + s], ends[0, lo:hi], ends[0, lo + t : hi + t]
@@ -87,7 +170,7 @@ def _one(u: Array, side: Array, ends: Array, b: Array, w: Array, lo: int, hi: in
 
 @njit(nogil=True, fastmath={"contract"}, cache=True)
 def _four(u: Array, side: Array, ends: Array, b: Array, w: Array, lo: int, hi: int, s: int, t: int, omega: Any) -> None:
-    """Do as `_one` for four channels."""
+    """Do the same for four channels."""
     u0, u1, u2, u3 = u[0, lo:hi], u[1, lo:hi], u[2, lo:hi], u[3, lo:hi]
     b0, b1, b2, b3 = b[0, lo:hi], b[1, lo:hi], b[2, lo:hi], b[3, lo:hi]
     w0, w1, w2, w3 = w[0, lo:hi], w[1, lo:hi], w[2, lo:hi], w[3, lo:hi]
@@ -181,24 +264,24 @@ def _collect(u: Array, lane: int, pitch: int, out: Array) -> None:
 
 @njit(nogil=True, fastmath={"contract"}, cache=True)
 def _residual(x: Array, u: Array, cx: Array, cy: Array, alpha: Any, out: Array) -> None:
-    """Write x − Au of (H, W); what is outside every region means nothing."""
+    """Write x − Au of (H, W); pixels outside every region mean nothing."""
     height, width = x.shape
     for y in range(height):
-        # Where there is no such row the edge is 0, and any row will do.
+        # Neighbours that do not exist have the weight 0: any other pixel stands in.
         above, below = u[max(y - 1, 0)], u[min(y + 1, height - 1)]
         b, here, r = x[y], u[y], out[y]
         c_left, c_right, c_up, c_under = cx[y + 1, 1:], cx[y + 1, 2:], cy[y + 1, 1:], cy[y + 2, 1:]
         left, right = here[0 : width - 2], here[2:width]
         for i in range(1, width - 1):
-            v = here[i]
-            vertical = c_up[i] * (above[i] - v) + c_under[i] * (below[i] - v)
-            horizontal = c_left[i] * (left[i - 1] - v) + c_right[i] * (right[i - 1] - v)
-            r[i] = (b[i] - v) + alpha * (vertical + horizontal)
+            r[i] = residual_at(
+                b[i], here[i], left[i - 1], right[i - 1], above[i], below[i],
+                c_left[i], c_right[i], c_up[i], c_under[i], alpha,
+            )  # fmt: skip
         for i in (0, width - 1):
-            v = here[i]
-            vertical = c_up[i] * (above[i] - v) + c_under[i] * (below[i] - v)
-            horizontal = c_left[i] * (here[max(i - 1, 0)] - v) + c_right[i] * (here[min(i + 1, width - 1)] - v)
-            r[i] = (b[i] - v) + alpha * (vertical + horizontal)
+            r[i] = residual_at(
+                b[i], here[i], here[max(i - 1, 0)], here[min(i + 1, width - 1)], above[i], below[i],
+                c_left[i], c_right[i], c_up[i], c_under[i], alpha,
+            )  # fmt: skip
 
 
 @njit(nogil=True, fastmath={"reassoc"}, cache=True)
@@ -234,11 +317,11 @@ def _centre(x: Array, other: Array, use: Array, spans: Array, means: Array, out:
 
 
 @njit(nogil=True, cache=True)
-def _need(
-    squares: Array, totals: Array, rest_squares: Array, rest_totals: Array, sizes: Array, tol: float,
+def _limit(
+    totals: Array, squares: Array, rest_totals: Array, rest_squares: Array, sizes: Array, tol: float,
     rate: float, margin: float, most: int, use: Array, limit: Array,
 ) -> None:  # fmt: skip
-    """Raise each region's `limit` to what a channel needs; say whether to `use` the guess that the rest is left of."""
+    """From the moments of x and of a guess's residual: `use` the guess or not, and raise each region's `limit`."""
     for c in range(sizes.size):
         plain = squares[c] - totals[c] ** 2 / sizes[c]
         left = rest_squares[c] - rest_totals[c] ** 2 / sizes[c]
@@ -250,113 +333,118 @@ def _need(
 
 
 @njit(nogil=True, cache=True)
-def _finish(
-    rest: Array, guess: Array, use: Array, spans: Array, sizes: Array, totals: Array,
-    limit: Array, when: int, out: Array,
-) -> None:  # fmt: skip
-    """Write the solution in regions of this limit: `rest` shifted to the sums in `totals`, plus the guess if used."""
-    shift = totals.copy()
-    for k in range(spans.shape[0]):
-        lo, hi, c = spans[k]
-        if limit[c] == when:
-            shift[c] -= _moments_of(rest[lo:hi])[0]
-    shift /= sizes
-    for k in range(spans.shape[0]):
-        lo, hi, c = spans[k]
-        if limit[c] == when:
-            source, target, by = rest[lo:hi], out[lo:hi], out.dtype.type(shift[c])
-            for i in range(len(target)):
-                target[i] = source[i] + by
-            if use[c]:
-                target += guess[lo:hi]
+def prepare(problem: Problem, state: State) -> None:
+    """Write the right-hand side to the planes, and to `limit` how many half-steps each region takes.
 
-
-@njit(nogil=True, cache=True)
-def _run(
-    u: Array, b: Array, w: Array, pitch: int, rows: int, omegas: Array, first: int, last: int, kept: Array, keep: bool
-) -> None:
-    """Run half-steps `first` to `last`, and one with ω = 1; with `keep`, what the latter overwrites is in `kept`."""
-    _half_steps(u, b, w, pitch, rows, omegas[first:last], first % 2)
-    if keep:
-        kept[0], kept[1] = u[last % 2], u[3 - last % 2]
-    _half_steps(u, b, w, pitch, rows, np.ones(1, omegas.dtype), last % 2)
-
-
-@njit(nogil=True, cache=True)
-def solve(
-    x: Array, guess: Array, cx: Array, cy: Array, spans: Array, sizes: Array, tol: float,
-    chosen: Array, bounds: Array, alphas: Array, rates: Array, margins: Array, omegas: Array, counts: Array,
-    pitch: int, rows: int, w: Array, four: Array, one: Array, out: Array,
-) -> tuple[int, float]:  # fmt: skip
-    """Solve channels of x (C, H, W) into those of `out`; return the most half-steps and the worst relative residual.
-
-    A region's mean is solved for by itself, and the rest from 0. Half-steps keep its sum, as smoothing does, to the
-    tolerance only; so the mean is put back in such a way that the sum is kept to rounding.
-
-    From a `guess` (C, H, W), which may be empty, what is solved for is its residual, in regions where that is smaller
-    than x without its mean. A region takes as many half-steps as its own residuals ask for, and is read after those,
-    whether others need more or not.
-
-    Group g, channels that go together, is ``chosen[bounds[g] : bounds[g + 1]]``; it has one α, and what
-    `chebyshev.half_steps` says of it: at most ``counts[g]`` half-steps with ``omegas[g]``. `spans` are the regions'
-    stretches of pixels (first, end, region), `sizes` their areas. `w`, `four` and `one` are for planes of `layout`: the
-    weights, and twice those of 4 lanes and of 1, three times where there is a guess.
+    It is x without the regions' means. Regions whose guess has a smaller residual than that take this residual, again
+    without its mean, and only as many half-steps as it needs.
     """
-    most, worst, weighed = 0, 0.0, -1.0
-    if not sizes.size:
-        for c in chosen:
-            out[c] = 0
-        return most, worst
-    raw, rest = np.zeros(x.shape[1:], x.dtype), np.zeros(x.shape[1:], x.dtype)
-    totals, squares = np.empty((LANES, sizes.size)), np.empty((LANES, sizes.size))
-    rest_totals, rest_squares = np.empty(sizes.size), np.empty(sizes.size)
-    use, limit = np.zeros((LANES, sizes.size), np.bool_), np.empty(sizes.size, np.int64)
+    rest_totals, rest_squares = np.empty(problem.sizes.size), np.empty(problem.sizes.size)
+    state.u[:] = 0
+    state.rest[:] = 0
+    state.limit[:] = 0 if problem.guess.size else state.most
+    for lane in range(len(state.channels)):
+        channel = state.channels[lane]
+        x, totals, use = problem.x[channel], state.totals[lane], state.use[lane]
+        _moments(x.reshape(-1), problem.spans, totals, state.squares[lane])
+        if problem.guess.size:
+            _residual(x, problem.guess[channel], problem.cx, problem.cy, state.alpha, state.raw)
+            _moments(state.raw.reshape(-1), problem.spans, rest_totals, rest_squares)
+            _limit(
+                totals, state.squares[lane], rest_totals, rest_squares, problem.sizes, problem.tol,
+                state.rate, state.margin, state.most, use, state.limit,
+            )  # fmt: skip
+            totals[:] = np.where(use, rest_totals, totals)
+        means = totals / problem.sizes
+        _centre(x.reshape(-1), state.raw.reshape(-1), use, problem.spans, means, state.rest.reshape(-1))
+        _deal(state.rest, state.pitch, state.w, lane, state.b)
+        problem.out[channel] = 0
+
+
+@njit(nogil=True, cache=True)
+def run(state: State, done: int, wanted: int) -> int:
+    """Go from `done` half-steps to `wanted`, the last with ω = 1; return how many the next call may go on from."""
+    if wanted == 0:
+        return 0
+    u, kept, last = state.u, state.kept, wanted - 1
+    if done:
+        u[done % 2], u[3 - done % 2] = kept[0], kept[1]
+    _half_steps(u, state.b, state.w, state.pitch, state.rows, state.omegas[done:last], done % 2)
+    if wanted < state.limit.max():
+        kept[0], kept[1] = u[last % 2], u[3 - last % 2]
+    _half_steps(u, state.b, state.w, state.pitch, state.rows, np.ones(1, state.omegas.dtype), last % 2)
+    return last
+
+
+@njit(nogil=True, cache=True)
+def read(problem: Problem, state: State, wanted: int) -> None:
+    """Write the solution in regions of this limit: the iterate, the mean, and the guess where it was used.
+
+    Smoothing keeps a region's sum, half-steps only to the tolerance. So the mean is put back such that the sum is exact
+    to rounding.
+    """
+    for lane in range(len(state.channels)):
+        channel = state.channels[lane]
+        _collect(state.u, lane, state.pitch, state.rest)
+        rest, out = state.rest.reshape(-1), problem.out[channel].reshape(-1)
+        guess = problem.guess[channel].reshape(-1) if problem.guess.size else rest
+        shift = state.totals[lane].copy()
+        for k in range(problem.spans.shape[0]):
+            lo, hi, c = problem.spans[k]
+            if state.limit[c] == wanted:
+                shift[c] -= _moments_of(rest[lo:hi])[0]
+        shift /= problem.sizes
+        for k in range(problem.spans.shape[0]):
+            lo, hi, c = problem.spans[k]
+            if state.limit[c] == wanted:
+                source, target, by = rest[lo:hi], out[lo:hi], out.dtype.type(shift[c])
+                for i in range(len(target)):
+                    target[i] = source[i] + by
+                if state.use[lane, c]:
+                    target += guess[lo:hi]
+
+
+@njit(nogil=True, cache=True)
+def _worst_residual(problem: Problem, state: State) -> float:
+    """The largest relative residual of the group's solutions."""
+    worst, totals, squares = 0.0, np.empty(problem.sizes.size), np.empty(problem.sizes.size)
+    for lane in range(len(state.channels)):
+        channel, size = state.channels[lane], np.sum(state.squares[lane])
+        if size > 0:
+            _residual(problem.x[channel], problem.out[channel], problem.cx, problem.cy, state.alpha, state.raw)
+            _moments(state.raw.reshape(-1), problem.spans, totals, squares)
+            worst = max(worst, np.sqrt(np.sum(squares) / size))
+    return worst
+
+
+@njit(nogil=True, cache=True)
+def _solve(
+    problem: Problem, groups: Groups, pitch: int, rows: int, w: Array, four: Array, one: Array
+) -> tuple[int, float]:
+    """Solve group after group; `four` and `one` are memory for u, b and kept of four channels and of one."""
+    shape, regions = problem.x.shape[1:], problem.sizes.size
+    raw, rest = np.zeros(shape, problem.x.dtype), np.zeros(shape, problem.x.dtype)
+    totals, squares = np.empty((LANES, regions)), np.empty((LANES, regions))
+    use, limit = np.zeros((LANES, regions), np.bool_), np.empty(regions, np.int64)
     w[:, :4], w[:, 4] = 0, 1
     four[1], one[1] = 0, 0
-    for g in range(len(bounds) - 1):
-        members = chosen[bounds[g] : bounds[g + 1]]
-        u, b, kept = (four[0], four[1], four[-1]) if len(members) > 1 else (one[0], one[1], one[-1])
-        if alphas[g] != weighed:
-            _weigh(cx, cy, pitch, alphas[g], w)
-            weighed = alphas[g]
-        u[:] = 0
-        limit[:] = 0 if guess.size else counts[g]
-        for lane in range(len(members)):
-            channel = x[members[lane]]
-            _moments(channel.reshape(-1), spans, totals[lane], squares[lane])
-            if guess.size:
-                _residual(channel, guess[members[lane]], cx, cy, alphas[g], raw)
-                _moments(raw.reshape(-1), spans, rest_totals, rest_squares)
-                _need(
-                    squares[lane], totals[lane], rest_squares, rest_totals, sizes, tol,
-                    rates[g], margins[g], counts[g], use[lane], limit,
-                )  # fmt: skip
-                totals[lane] = np.where(use[lane], rest_totals, totals[lane])
-            means = totals[lane] / sizes
-            _centre(channel.reshape(-1), raw.reshape(-1), use[lane], spans, means, rest.reshape(-1))
-            _deal(rest, pitch, w, lane, b)
-            out[members[lane]] = 0
-        done, reached = 0, -1
-        while reached < limit.max():
-            reached = limit[limit > reached].min()
-            if reached:
-                _run(u, b, w, pitch, rows, omegas[g], done, reached - 1, kept, reached < limit.max())
-                done = reached - 1
-            for lane in range(len(members)):
-                _collect(u, lane, pitch, rest)
-                first = guess[members[lane]] if guess.size else rest
-                _finish(
-                    rest.reshape(-1), first.reshape(-1), use[lane], spans, sizes, totals[lane], limit, reached,
-                    out[members[lane]].reshape(-1),
-                )  # fmt: skip
-            if 0 < reached < limit.max():
-                u[done % 2], u[3 - done % 2] = kept[0], kept[1]
-        most = max(most, reached)
-        for lane in range(len(members)):
-            whole = np.sum(squares[lane])
-            if whole > 0:
-                _residual(x[members[lane]], out[members[lane]], cx, cy, alphas[g], raw)
-                _moments(raw.reshape(-1), spans, rest_totals, rest_squares)
-                worst = max(worst, np.sqrt(np.sum(rest_squares) / whole))
-        rest[:] = 0
+    most, worst, weighed = 0, 0.0, -1.0
+    for g in range(len(groups.alphas)):
+        channels = groups.channels[groups.bounds[g] : groups.bounds[g + 1]]
+        u, b, kept = (four[0], four[1], four[-1]) if len(channels) > 1 else (one[0], one[1], one[-1])
+        state = State(
+            channels, groups.alphas[g], groups.rates[g], groups.margins[g], groups.omegas[g], groups.counts[g],
+            pitch, rows, w, u, b, kept, raw, rest, totals, squares, use, limit,
+        )  # fmt: skip
+        if state.alpha != weighed:
+            _weigh(problem.cx, problem.cy, pitch, state.alpha, w)
+            weighed = state.alpha
+        prepare(problem, state)
+        done, wanted = 0, -1
+        while wanted < limit.max():  # a region is read after its own number of half-steps, whatever others need
+            wanted = limit[limit > wanted].min()
+            done = run(state, done, wanted)
+            read(problem, state, wanted)
+        most = max(most, wanted)
+        worst = max(worst, _worst_residual(problem, state))
     return most, worst

@@ -23,20 +23,18 @@ from .hierarchy import Hierarchy, build_hierarchy
 
 Task = Callable[[], tuple[str, int, float]]
 
-#: Condition number above which multigrid is the faster one.
+#: Condition number above which multigrid is faster.
 CROSSOVER = 6000.0
-#: Condition number, of the largest α, up to which several scales had better share the terms of one series.
+#: Condition number, of the largest α, up to which several scales share the terms of one series.
 SHARED_CROSSOVER = 100.0
-#: Padded pixels times channels that one multigrid task may hold: channels share its overhead, memory limits them.
+#: Bounds for the channels of a multigrid task, which share its overhead: pixels times channels, and channels.
 LANE_PIXELS, FEWEST_LANES, MOST_LANES = 2**21, 8, 12
-#: Pixels times channels that are solved for sooner than another thread would begin to.
+#: Pixels times channels below which a second thread is not worth its start.
 FEW = 2**17
-#: Pixels times channels that a Chebyshev task may hold.
-TASK_PIXELS = 2**22
 
 
 class Grid:
-    """One image's edges as flat padded arrays; what multigrid and first guesses need is made on demand."""
+    """One image's edges as padded arrays, and what is derived from them on demand."""
 
     def __init__(self, across: Array, down: Array, inside: Array) -> None:
         height, width = inside.shape
@@ -58,13 +56,13 @@ class Grid:
 
     @cached_property
     def runs(self) -> tuple[Array, int]:
-        """The components' stretches along the rows, and the number of components."""
+        """The components' runs along the rows, and the number of components."""
         component, count = kernels.components(self.cx, self.cy)
         return kernels.runs_of(component), count
 
     @cached_property
     def spans(self) -> tuple[Array, Array]:
-        """The components' stretches inside the regions, as positions in (H, W), and the components' areas."""
+        """The components' runs inside regions, as positions in (H, W), and the components' sizes."""
         runs, _ = self.runs
         rows = runs[:, :1] // self.pitch - 1
         spans = runs.copy()
@@ -75,12 +73,12 @@ class Grid:
 
     @property
     def edges(self) -> tuple[Array, Array, int]:
-        """What every kernel wants: cx, cy and the pitch."""
+        """The edges for kernels: cx, cy and the pitch."""
         return self.cx.reshape(-1), self.cy.reshape(-1), self.pitch
 
-    def pad(self, channels: list[Array], dtype: Any = None) -> Array:
-        """Copy channels into flat frames of zeros, without what lies outside every region."""
-        out = np.zeros((len(channels), self.size), dtype or channels[0].dtype)
+    def pad(self, channels: list[Array], dtype: Any) -> Array:
+        """Copy channels into flat frames of zeros; pixels outside every region become 0."""
+        out = np.zeros((len(channels), self.size), dtype)
         for flat, channel in zip(out, channels, strict=True):
             view = self.unpad(flat)
             view[...] = channel
@@ -88,9 +86,9 @@ class Grid:
                 view[self.outside] = 0
         return out
 
-    def mean(self, rhs: Array, dtype: Any = None) -> Array:
-        """Return each region's mean, channel by channel: a first guess that is exact for constants."""
-        out = np.zeros(rhs.shape, dtype or rhs.dtype)
+    def mean(self, rhs: Array) -> Array:
+        """Return each region's mean, channel by channel, in float64: a first guess."""
+        out = np.zeros(rhs.shape)
         for channel, mean in zip(rhs, out, strict=True):
             kernels.region_mean(*self.runs, channel, mean)
         return out
@@ -114,30 +112,18 @@ def _chebyshev(
     x: Array, guess: Array | None, out: Array, max_steps: int,
 ) -> tuple[str, int, float]:  # fmt: skip
     """Solve groups of channels of x (C, H, W), each group at its α, into the same ones of `out`."""
-    plans = [chebyshev.half_steps(alpha, *conductances, tol) for alpha, _ in groups]
-    counts = np.array([min(len(plan.omegas) + 1, 2 * max_steps) for plan in plans])
-    omegas = np.zeros((len(plans), counts.max()), x.dtype)
-    for row, plan, count in zip(omegas, plans, counts, strict=True):
-        row[: count - 1] = plan.omegas[: count - 1]
-    pitch, rows, size = checkerboard.layout(*grid.shape)
-    times = 2 if guess is None else 3
-    lanes = checkerboard.LANES if max(len(channels) for _, channels in groups) > 1 else 0
-    w, four, one = checkerboard.scratch([(4, 5, size), (times, 4, lanes, size), (times, 4, 1, size)], x.dtype)
-    half_steps, residual = checkerboard.solve(
-        x, np.empty((0, *grid.shape), x.dtype) if guess is None else guess, grid.cx, grid.cy, *grid.spans, tol,
-        np.concatenate([channels for _, channels in groups]),
-        np.cumsum([0, *(len(channels) for _, channels in groups)]),
-        np.array([alpha for alpha, _ in groups], x.dtype),
-        np.array([plan.rate for plan in plans]), np.array([plan.margin for plan in plans]), omegas, counts,
-        pitch, rows, w, four, one, out,
-    )  # fmt: skip
+    problem = checkerboard.Problem(
+        x, np.empty((0, *grid.shape), x.dtype) if guess is None else guess, out, grid.cx, grid.cy, *grid.spans, tol
+    )
+    plan = checkerboard.plan(groups, conductances, tol, max_steps, x.dtype)
+    half_steps, residual = checkerboard.solve(problem, plan)
     return "chebyshev", ceil(half_steps / 2), float(residual)
 
 
 def _scales(
     grid: Grid, alphas: list[float], conductance: float, tol: float, x: Array, out: Array
 ) -> tuple[str, int, float]:
-    """Solve channels (n, H, W) at the same several α: the terms of the Chebyshev series are computed once for all."""
+    """Solve channels (n, H, W) at several α by one Chebyshev series."""
     lengths = np.array([chebyshev.series_length(alpha, conductance, tol) for alpha in alphas])
     terms = 2 * ceil(int(lengths.max()) / 2)
     coefficients = np.zeros((len(alphas), terms), x.dtype)
@@ -157,8 +143,8 @@ def _multigrid(
     """Solve a group of channels of one image."""
     runs, count = grid.runs
     solver = multigrid.Solver(*grid.edges, grid.hierarchy, runs, count, np.array(alphas), conductance)
-    rhs = grid.pad(x)
-    u = grid.mean(rhs, np.float64) if guess is None else grid.pad(guess, np.float64)
+    rhs = grid.pad(x, x[0].dtype)
+    u = grid.mean(rhs) if guess is None else grid.pad(guess, np.float64)
     residual, steps = solver.solve(rhs, u, tol, max_steps)
     for channel, target in zip(u, out, strict=True):
         target[...] = grid.unpad(channel)
@@ -167,13 +153,13 @@ def _multigrid(
 
 @dataclass(frozen=True)
 class _Job:
-    """All that the tasks of one solve share."""
+    """What the tasks of one solve share."""
 
     x: Array  # (B, C, H, W)
     grids: list[Grid]
     alpha: Array  # (A, C)
-    least: float
-    conductance: float
+    least: float  # conductance of an edge
+    conductance: float  # the largest
     tol: float
     guess: Array | None  # (B, A, C, H, W)
     out: Array  # (B, A, C, H, W)
@@ -195,36 +181,36 @@ class _Job:
                     yield from self._separate(image, a, np.flatnonzero(small[a]))
 
     def _small(self, method: str | None) -> Array:
-        """Which solves are for Chebyshev."""
+        """Which solves Chebyshev does."""
         if method is not None:
             return np.full(self.alpha.shape, method == "chebyshev")
         kappa = 1.0 + 8.0 * self.alpha * self.conductance
         reachable: Array = self.tol >= FLOOR * np.finfo(self.x.dtype).eps * kappa
         return reachable & (kappa <= CROSSOVER)
 
-    def _share(self, solves: int, pixels: int) -> int:
-        """Channels a task: an equal share for each thread, unless that is more memory than a task may take."""
-        even = ceil(solves * len(self.grids) / self.threads)
-        return max(1, min(even, pixels // int(self.grids[0].size)))
+    def _share(self, solves: int) -> int:
+        """Channels of a task: an equal share for each thread."""
+        return max(1, ceil(solves * len(self.grids) / self.threads))
 
     def _separate(self, image: int, a: int, channels: Array) -> Iterator[Task]:
         groups = [
             (float(alpha), part)
             for alpha in np.unique(self.alpha[a, channels])
-            for part in checkerboard.groups(channels[self.alpha[a, channels] == alpha])
+            for part in checkerboard.split(channels[self.alpha[a, channels] == alpha])
         ]
-        # Every n-th group: neighbours have like alphas, and a large one takes more steps.
-        count = ceil(len(channels) / self._share(len(channels), TASK_PIXELS)) if groups else 0
-        for part in (groups[first::count] for first in range(min(count, len(groups)))):
+        # Every n-th group: neighbours have like alphas, and large alphas take more steps.
+        tasks = ceil(len(channels) / self._share(len(channels)))
+        for first in range(min(tasks, len(groups))):
             yield partial(
-                _chebyshev, self.grids[image], part, (self.least, self.conductance), self.tol, self.x[image],
-                None if self.guess is None else self.guess[image, a], self.out[image, a], self.max_steps or 10**6,
+                _chebyshev, self.grids[image], groups[first::tasks], (self.least, self.conductance), self.tol,
+                self.x[image], None if self.guess is None else self.guess[image, a], self.out[image, a],
+                self.max_steps or 10**6,
             )  # fmt: skip
 
     def _shared(self, image: int) -> Iterator[Task]:
         alphas: list[float] = self.alpha[:, 0].tolist()
         channels = np.arange(self.x.shape[1])
-        for part in _cut(channels, self._share(len(channels), TASK_PIXELS // len(alphas))):
+        for part in _cut(channels, self._share(len(channels))):
 
             def task(part: Array = part) -> tuple[str, int, float]:
                 x = self.x[image, part[0] : part[-1] + 1]
@@ -237,7 +223,7 @@ class _Job:
 
     def _multigrid(self, image: int, solves: list[tuple[int, int]]) -> Iterator[Task]:
         limit = max(FEWEST_LANES, min(MOST_LANES, LANE_PIXELS // self.grids[0].size))
-        even = self._share(len(solves), 2**62)
+        even = self._share(len(solves))
         for group in _cut(solves, ceil(even / ceil(even / limit))):
             guess = None if self.guess is None else [self.guess[image, a, c] for a, c in group]
             yield partial(

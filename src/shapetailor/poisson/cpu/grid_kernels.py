@@ -1,15 +1,12 @@
-"""Compiled kernels on the padded grid: the stencil, and the Chebyshev series of several scales made of it.
+"""Compiled kernels on the padded grid: the stencil, sums over regions, connected components, the Chebyshev series.
 
-Every array of an image has the shape (H+2, W+2) and a frame of zeros, and is handed over flat; `pitch` is W+2.
-``cx[p]`` is the edge between p−1 and p, ``cy[p]`` the one between p−pitch and p. The frame has no edges and no
-data, so a range of whole rows is one long vector loop in which no pixel is special.
+An image is a flat array of (H+2, W+2) with a frame of zeros; `pitch` is W+2. ``cx[p]`` is the edge between p−1 and p,
+``cy[p]`` the one between p−pitch and p. The frame has no edges, so whole rows are one long vector loop.
 
-Chebyshev steps run in wavefronts: step k of a block of rows is done as soon as step k−1 of the block below it
-is, so a few rows stay in cache while `DEPTH` steps pass over them, and a large image is read from memory once
-for all of them.
+The series runs in wavefronts: `DEPTH` of its terms pass over a block of rows while it is in the cache.
 
-Contraction to fused multiply-adds is allowed: with conductances 0 and 1 the products are exact, so that sums
-are the same whichever operand comes first.
+Fused multiply-adds are allowed: with conductances 0 and 1 the products are exact, so that sums are the same whichever
+operand comes first.
 """
 
 from __future__ import annotations
@@ -22,8 +19,19 @@ from numba import njit
 from ...arrays import Array
 
 DEPTH = 8
-#: Pixels in a wavefront's block: long enough for vectors, short enough for the cache.
+#: Pixels in a wavefront's block.
 BLOCK = 2048
+
+
+@njit(nogil=True, fastmath={"contract"}, cache=True)
+def residual_at(
+    b: Any, here: Any, left: Any, right: Any, up: Any, under: Any,
+    c_left: Any, c_right: Any, c_up: Any, c_under: Any, alpha: Any,
+) -> Any:  # fmt: skip
+    """The stencil: b − (A u) at one pixel, from its value, its neighbours and their edges."""
+    vertical = c_up * (up - here) + c_under * (under - here)
+    horizontal = c_left * (left - here) + c_right * (right - here)
+    return (b - here) + alpha * (vertical + horizontal)
 
 
 @njit(nogil=True, fastmath={"contract"}, cache=True)
@@ -37,11 +45,10 @@ def step(
     c_left, c_right, c_up, c_under = cx[lo:hi], cx[lo + 1 : hi + 1], cy[lo:hi], cy[lo + pitch : hi + pitch]
     b, out = rhs[lo:hi], old[lo:hi]
     for i in range(len(here)):
-        v = here[i]
-        vertical = c_up[i] * (up[i] - v) + c_under[i] * (under[i] - v)
-        horizontal = c_left[i] * (left[i] - v) + c_right[i] * (right[i] - v)
-        residual = (b[i] - v) + alpha * (vertical + horizontal)
-        out[i] = out[i] + omega * (gamma * residual + (v - out[i]))
+        r = residual_at(
+            b[i], here[i], left[i], right[i], up[i], under[i], c_left[i], c_right[i], c_up[i], c_under[i], alpha
+        )
+        out[i] = out[i] + omega * (gamma * r + (here[i] - out[i]))
 
 
 @njit(nogil=True, fastmath={"contract"}, cache=True)
@@ -52,10 +59,9 @@ def residual(u: Array, rhs: Array, cx: Array, cy: Array, pitch: int, lo: int, hi
     c_left, c_right, c_up, c_under = cx[lo:hi], cx[lo + 1 : hi + 1], cy[lo:hi], cy[lo + pitch : hi + pitch]
     b, r = rhs[lo:hi], out[lo:hi]
     for i in range(len(here)):
-        v = here[i]
-        vertical = c_up[i] * (up[i] - v) + c_under[i] * (under[i] - v)
-        horizontal = c_left[i] * (left[i] - v) + c_right[i] * (right[i] - v)
-        r[i] = (b[i] - v) + alpha * (vertical + horizontal)
+        r[i] = residual_at(
+            b[i], here[i], left[i], right[i], up[i], under[i], c_left[i], c_right[i], c_up[i], c_under[i], alpha
+        )
 
 
 @njit(nogil=True, fastmath={"contract"}, cache=True)
@@ -133,7 +139,7 @@ def dot(a: Array, b: Array) -> float:
 
 @njit(nogil=True, cache=True)
 def runs_of(component: Array) -> Array:
-    """Stretches of one component along the rows: (first, end, component), as positions on the padded grid."""
+    """Runs of one component along the rows: (first, end, component), as positions on the padded grid."""
     height, width = component.shape
     runs = np.empty((component.size, 3), np.int64)
     n = 0
@@ -150,7 +156,7 @@ def runs_of(component: Array) -> Array:
 
 @njit(nogil=True, cache=True)
 def region_dot(runs: Array, count: int, a: Array, b: Array) -> Array:
-    """Inner products of each component of one channel: what a region may base its own decisions on."""
+    """Inner products of each component of one channel."""
     total = np.zeros(count)
     for k in range(runs.shape[0]):
         lo, hi, c = runs[k]
@@ -168,7 +174,7 @@ def _sum(x: Array) -> float:
 
 @njit(nogil=True, cache=True)
 def region_mean(runs: Array, count: int, x: Array, out: Array) -> None:
-    """Write each component's mean to its pixels: the part of x that smoothing leaves as it is."""
+    """Write each component's mean to its pixels."""
     total, pixels = np.zeros(count), np.zeros(count)
     for k in range(runs.shape[0]):
         lo, hi, c = runs[k]
@@ -235,7 +241,7 @@ def scales_channels(
 
 @njit(nogil=True, cache=True)
 def find_root(parent: Array, i: int) -> int:
-    """Root of i in a union-find forest, halving the path on the way."""
+    """Root of i in a union-find forest, with path halving."""
     while parent[i] != i:
         parent[i] = parent[parent[i]]
         i = parent[i]
@@ -244,7 +250,7 @@ def find_root(parent: Array, i: int) -> int:
 
 @njit(nogil=True, cache=True)
 def join(parent: Array, i: int, j: int) -> None:
-    """Unite two trees; the smaller index becomes the root, so numbering is deterministic."""
+    """Unite two trees; the smaller index becomes the root."""
     i, j = find_root(parent, i), find_root(parent, j)
     if i < j:
         parent[j] = i
@@ -254,7 +260,7 @@ def join(parent: Array, i: int, j: int) -> None:
 
 @njit(nogil=True, cache=True)
 def number_roots(parent: Array) -> tuple[Array, int]:
-    """Return for each element the number of its tree, counted in order of first appearance."""
+    """Number the trees in order of first appearance; return each element's number and their count."""
     number = np.empty(parent.size, np.int32)
     count = 0
     for i in range(parent.size):

@@ -1,11 +1,10 @@
 """The multigrid hierarchy of an edge graph.
 
-It is made from the edges alone. On every level, nodes of one 2×2 block are merged only where a path of edges
-inside the block joins them, so two regions never share a coarse node, and a coarse block through which a
-boundary runs holds one node for each side. The last level has one node for each component.
+On every level, nodes of one 2×2 block are merged only where edges inside the block connect them: two regions never
+share a coarse node. The last level has one node for each component.
 
-A level's operator is ``V + αL``: V counts a node's pixels, and the conductances between nodes are summed and
-halved, the finite volumes of a grid of twice the spacing.
+A level's operator is ``V + αL``: V counts a node's pixels, and conductances between nodes are summed and halved, as
+finite volumes on a grid of twice the spacing have it.
 """
 
 from __future__ import annotations

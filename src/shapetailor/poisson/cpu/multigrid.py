@@ -1,13 +1,11 @@
 """Conjugate gradients preconditioned by multigrid: cost is flat in α.
 
-The finest level is the padded grid of `kernels`, a channel at a time; the coarser ones are the graphs of
-`hierarchy`, with the channels as lanes (the fastest index). Interpolation is constant on aggregates and
-restriction its transpose; the halved conductances of the coarse levels make up for its roughness. Smoothing is
-a Chebyshev polynomial of degree 2, the same before and after, so the V-cycle is symmetric and positive
-definite, as conjugate gradients want it.
+The finest level is the padded grid of `grid_kernels`, a channel at a time; the coarser ones are the graphs of
+`hierarchy`, with the channels as the fastest index. Interpolation is constant on aggregates, restriction its transpose.
+Smoothing is a Chebyshev polynomial of degree 2, the same before and after, so that the V-cycle is symmetric and
+positive definite.
 
-No step mixes components: inner products and stopping are taken for each component and channel by itself.
-Every channel may have its own α.
+Inner products and stopping are for each component and channel by itself. Every channel may have its own α.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ _FIRST, _MOMENTUM, _SECOND = _GAMMA / 2.0, _OMEGA - 1.0, _OMEGA * _GAMMA / 2.0
 
 @njit(nogil=True, fastmath={"contract"}, cache=True)
 def _coarse_first(inverse: Array, b: Array, u: Array, d: Array, factor: Any) -> None:
-    """First smoothing step from u = 0, where the residual is b: no neighbour is looked at."""
+    """First smoothing step, from u = 0, where the residual is b."""
     for i in range(b.shape[0]):
         for g in range(b.shape[1]):
             d[i, g] = factor * b[i, g] * inverse[i, g]
@@ -64,16 +62,9 @@ def _coarse_step(
 
 @njit(nogil=True, fastmath={"contract"}, cache=True)
 def _coarse_restrict(
-    start: Array,
-    target: Array,
-    weight: Array,
-    volume: Array,
-    alpha: Array,
-    b: Array,
-    u: Array,
-    parent: Array,
-    out: Array,
-) -> None:
+    start: Array, target: Array, weight: Array, volume: Array, alpha: Array,
+    b: Array, u: Array, parent: Array, out: Array,
+) -> None:  # fmt: skip
     """out[parent] = sum of b − A u over the aggregate."""
     lanes = alpha.size
     flow = np.empty(lanes, u.dtype)
@@ -161,24 +152,14 @@ def _dots(runs: Array, count: int, a: Array, b: Array) -> Array:
 
 
 @njit(nogil=True, fastmath={"contract"}, cache=True)
-def _axpy(factor: Any, x: Array, y: Array) -> None:
-    for i in range(len(y)):
-        y[i] += factor * x[i]
-
-
-@njit(nogil=True, fastmath={"contract"}, cache=True)
-def _xpay(x: Array, factor: Any, y: Array) -> None:
-    for i in range(len(y)):
-        y[i] = x[i] + factor * y[i]
-
-
-@njit(nogil=True, cache=True)
 def _new_direction(runs: Array, z: Array, beta: Array, p: Array) -> None:
     """P = z + βp, with one β for each channel and component."""
     for g in range(p.shape[0]):
         for k in range(runs.shape[0]):
             lo, hi, c = runs[k]
-            _xpay(z[g, lo:hi], beta[g, c], p[g, lo:hi])
+            factor, source, target = beta[g, c], z[g, lo:hi], p[g, lo:hi]
+            for i in range(len(target)):
+                target[i] = source[i] + factor * target[i]
 
 
 @njit(nogil=True, cache=True)
@@ -188,14 +169,15 @@ def _apply(cx: Array, cy: Array, pitch: int, alpha: Array, b: Array, u: Array, o
         residual(u[g], b[g % b.shape[0]], cx, cy, pitch, pitch, u.shape[1] - pitch, alpha[g], out[g])
 
 
-@njit(nogil=True, cache=True)
-def _advance(runs: Array, factor: Array, p: Array, q: Array, x: Array, r: Array) -> None:
+@njit(nogil=True, fastmath={"contract"}, cache=True)
+def _advance(runs: Array, length: Array, p: Array, q: Array, x: Array, r: Array) -> None:
     """X += a·p and r += a·q, with one a for each channel and component."""
     for g in range(p.shape[0]):
         for k in range(runs.shape[0]):
             lo, hi, c = runs[k]
-            _axpy(factor[g, c], p[g, lo:hi], x[g, lo:hi])
-            _axpy(factor[g, c], q[g, lo:hi], r[g, lo:hi])
+            for source, target in ((p[g, lo:hi], x[g, lo:hi]), (q[g, lo:hi], r[g, lo:hi])):
+                for i in range(len(target)):
+                    target[i] += length[g, c] * source[i]
 
 
 def _divide(a: Array, b: Array, where: Array) -> Array:
@@ -203,28 +185,16 @@ def _divide(a: Array, b: Array, where: Array) -> Array:
 
 
 class Solver:
-    """Solves A x = b for a group of channels on one image.
+    """Solves A x = b for a group of channels of one image.
 
-    Parameters
-    ----------
-    cx, cy : flat padded conductances, in the precision of the data
-    hierarchy : Hierarchy
-    runs, count : the components' stretches and their number
-    alpha : one α for each channel, float64
-    conductance : the largest conductance
+    The arguments are flat padded conductances in the precision of the data, their pitch, the hierarchy, the components'
+    runs and number, one α in float64 for each channel, and the largest conductance.
     """
 
     def __init__(
-        self,
-        cx: Array,
-        cy: Array,
-        pitch: int,
-        hierarchy: Hierarchy,
-        runs: Array,
-        count: int,
-        alpha: Array,
-        conductance: float,
-    ) -> None:
+        self, cx: Array, cy: Array, pitch: int, hierarchy: Hierarchy,
+        runs: Array, count: int, alpha: Array, conductance: float,
+    ) -> None:  # fmt: skip
         dtype, channels = cx.dtype, alpha.size
         self._grid = (cx, cy, pitch)
         self._hierarchy, self._runs, self._count = hierarchy, runs, count
@@ -243,13 +213,13 @@ class Solver:
     def solve(self, b: Array, x: Array, tol: float, max_steps: int) -> tuple[float, int]:
         """Improve x until the residual of every channel and component is at most tol times its right-hand side.
 
-        b is (channels, padded size); x has the same shape in float64, a first guess on entry. The residual is
-        taken in float64 and the correction solved for in b's own precision (iterative refinement), so that
-        large α meet their tolerance in float32 too. Returns the largest relative residual and the steps taken.
+        b is (channels, padded size); x has the same shape in float64, a first guess on entry. The residual is taken in
+        float64 and the correction solved for in b's precision (iterative refinement), so that large α meet their
+        tolerance in float32 too. Returns the largest relative residual and the steps taken.
         """
         size = np.sqrt(_dots(self._runs, self._count, b, b))
         goal = tol * size
-        # What one pass of CG in this precision can be trusted to gain before the residual is taken anew.
+        # Reduction to expect of one pass of CG in this precision.
         trust = 1e-4 if b.dtype == np.float32 else 1e-9
         r, p, z = np.zeros((3, *b.shape), b.dtype)
         correction = np.zeros_like(b) if b.dtype != x.dtype else x
@@ -268,7 +238,7 @@ class Solver:
     def _conjugate_gradients(
         self, x: Array, r: Array, p: Array, z: Array, goal: Array, steps: int, max_steps: int
     ) -> int:
-        """Preconditioned CG on the residual r; a component that is at its goal is left alone."""
+        """Preconditioned CG on the residual r; components at their goal are left alone."""
         zero = np.zeros((1, r.shape[1]), r.dtype)
         rz = np.zeros(goal.shape)
         while steps < max_steps:
@@ -278,7 +248,7 @@ class Solver:
             self._precondition(r, z)
             rz_old, rz = rz, _dots(self._runs, self._count, r, z)
             _new_direction(self._runs, z, _divide(rz, rz_old, active).astype(r.dtype), p)
-            _apply(*self._grid, self._alpha, zero, p, z)  # z has done its work and now holds −A p
+            _apply(*self._grid, self._alpha, zero, p, z)  # z now holds −A p
             length = _divide(rz, -_dots(self._runs, self._count, p, z), active)
             _advance(self._runs, length.astype(r.dtype), p, z, x, r)
             steps += 1
