@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,8 +17,8 @@ from ..io.images import read_labels, write_image
 from ..metrics import align_labels
 from .results import COLUMNS, Context, Results, Source, as_text
 
-#: Pixels of a cell, of the gap between cells, of the head; and rows at most.
-SIDE, GAP, HEAD, MOST = 160, 6, 44, 6
+#: Pixels of a cell, of the gap between cells, of the head; letters of a head's line; and rows at most.
+SIDE, GAP, HEAD, LINE, MOST = 160, 6, 44, 24, 6
 #: A line in a diagram: the rows of a table that it goes through, by their place on the horizontal axis, where they come
 #: from, and matplotlib's style.
 Curve = tuple[Mapping[int, str], Source, Mapping[str, str]]
@@ -52,7 +53,8 @@ def sheet(heads: Sequence[str], rows: Sequence[Sequence[RGB8]]) -> RGB8:
     draw = ImageDraw.Draw(page)
     font = ImageFont.load_default(size=12)
     for column, head in enumerate(heads):
-        draw.multiline_text((GAP + step * column, 4), _wrapped(head, font), fill="black", font=font, spacing=1)
+        text = textwrap.fill(head.replace("–", "-"), LINE)  # Pillow's own font has no dashes
+        draw.multiline_text((GAP + step * column, 4), text, fill="black", font=font, spacing=1)
     for row, images in enumerate(rows):
         for column, each in enumerate(images):
             cell = Image.fromarray(each)
@@ -60,18 +62,6 @@ def sheet(heads: Sequence[str], rows: Sequence[Sequence[RGB8]]) -> RGB8:
             size = max(1, round(scale * cell.width)), max(1, round(scale * cell.height))
             page.paste(cell.resize(size, Image.Resampling.LANCZOS), (GAP + step * column, HEAD + step * row))
     return np.asarray(page)
-
-
-def _wrapped(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont) -> str:
-    """Break a text into lines of at most a cell's width; Pillow's own font has no dashes."""
-    lines = [""]
-    for word in text.replace("–", "-").split():
-        longer = f"{lines[-1]} {word}".strip()
-        if font.getlength(longer) <= SIDE:
-            lines[-1] = longer
-        else:
-            lines.append(word)
-    return "\n".join(lines).strip()
 
 
 def _add_diagram(
