@@ -106,6 +106,19 @@ def read_labels(path: str | os.PathLike[str]) -> Labels:
         return _one_label(stored)
 
 
+def read_rgba(path: str | os.PathLike[str]) -> Array | None:
+    """Read a drawing as H×W×4 bytes; None where it holds numbers: gray, indexed without transparency, or TIFF."""
+    path = Path(path)
+    with _named(path):
+        if _is_tiff(path):
+            return None
+        with _open(path) as file:
+            numbers = file.mode in ("1", "L", "I", "F") or file.mode.startswith("I;16") or file.mode == "P"
+            if numbers and "transparency" not in file.info:
+                return None
+            return np.asarray(ImageOps.exif_transpose(file).convert("RGBA"))
+
+
 def write_image(path: str | os.PathLike[str], image: Array) -> None:
     """Write an H×W or H×W×C array, atomically, in the format that the name ends with.
 
