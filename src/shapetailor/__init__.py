@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .network import STDNN, STDNNConfig
     from .poisson import smooth
     from .segmentation import Segmentation, Segmenter
+    from .strokes import Stroke
 
 #: Public name → the module it comes from. Imported on first use, so that the command line starts at once.
 _SOURCES = {
@@ -24,6 +25,7 @@ _SOURCES = {
     "STDNNConfig": "network",
     "Segmentation": "segmentation",
     "Segmenter": "segmentation",
+    "Stroke": "strokes",
     "smooth": "poisson",
 }
 
@@ -33,6 +35,7 @@ __all__ = [
     "STDNNConfig",
     "Segmentation",
     "Segmenter",
+    "Stroke",
     "__version__",
     "datasets",
     "metrics",

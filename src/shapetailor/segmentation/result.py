@@ -43,6 +43,8 @@ class Segmentation:
         Of the randomness that went into the start.
     descriptors : ndarray, (D, H, W), optional
         Of the final regions, where they were asked for.
+    probabilities, uncertainty : ndarray, (K, H, W) and (H, W), optional
+        How likely each region is, and where two are nearly equally likely (1) or one is certain (0): with marks.
     """
 
     labels: Ints
@@ -53,6 +55,8 @@ class Segmentation:
     vanished: tuple[int, ...] = ()
     seed: int = 0
     descriptors: Floats32 | None = None
+    probabilities: Floats32 | None = None
+    uncertainty: Floats32 | None = None
 
     def overlay(self) -> RGB8:
         """Return the image with tinted regions and their boundaries, as H×W×3 of uint8."""
@@ -91,6 +95,12 @@ class Segmentation:
     def save_overlay(self, path: Path) -> None:
         """Write the overlay as a picture; the name's ending says which format."""
         write_image(path, self.overlay())
+
+    def save_uncertainty(self, path: Path) -> None:
+        """Write where the regions are unsure as a gray picture, white where two are equally likely."""
+        if self.uncertainty is None:
+            raise ValueError("only regions found from marks have an uncertainty")
+        write_image(path, np.rint(255 * self.uncertainty.clip(0, 1)).astype(np.uint8))
 
     def save_statistics(self, path: Path) -> None:
         """Write the statistics as CSV, a line for each region."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from math import isqrt
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -13,15 +13,16 @@ from torch import Tensor, nn
 
 from .. import labels as maps
 from ..arrays import Array, Labels
-from ..evolution import Callback, EvolutionConfig, evolve
+from ..evolution import Callback, EvolutionConfig
 from ..network.checkpoint import read_model
-from ..network.describer import Describer, Descriptors
-from ..network.two_level import TwoLevels, describe, describe_whole
+from ..network.describer import Describer
+from ..strokes.marks import partial_labels
 from . import starts
 from .canvas import Canvas, canvas_of
-from .cleanup import finish
+from .described import Described, missing
 from .region_count import auto_start
 from .result import Segmentation
+from .session import Session
 from .usage import Usage
 
 Start = Literal["ncut", "kmeans", "boxes"]
@@ -30,14 +31,6 @@ Start = Literal["ncut", "kmeans", "boxes"]
 MOST_REGIONS = 8
 #: Pixels to work on, at most, unless more are asked for. The shipped model takes about 3.5 GB for so many.
 MAX_PIXELS = 2**22
-
-
-class _Described(NamedTuple):
-    """A picture as the evolution takes it."""
-
-    image: Tensor
-    descriptors: Descriptors
-    radius: float  # what is narrower than this was never resolved
 
 
 class Segmenter:
@@ -151,6 +144,8 @@ class Segmenter:
             raise ValueError(f"start must be one of {get_args(Start)}, got {start!r}")
         if iterations is not None and evolution is not None:
             raise ValueError("give iterations or an evolution, which has its own; got both")
+        if scribbles is not None and init is None:
+            return self._from_scribbles(image, scribbles, regions, iterations, evolution, min_share, callback)
         canvas = canvas_of(image, self.net.image_channels, self.net.stride, self.max_pixels, self.usage.intensity)
         marks = None if scribbles is None else maps.from_scribbles(scribbles)
         first = None if init is None else _as_start(init)
@@ -159,22 +154,13 @@ class Segmenter:
         given = None if first is None else canvas.labels_in(first, "init")
         config = evolution or self._evolution(canvas, given is not None or start == "boxes", iterations)
 
-        net = self.net.rescaled(max(canvas.values.shape[1:]))
-        picture = torch.from_numpy(canvas.values)[None].to(self.device)
-        with torch.no_grad():
-            prepared = net.prepare(picture)
         positions = self.usage.positions if self._is_fine(canvas) and config.iterations else 1
-        whole = describe_whole(net, prepared, positions) if given is None or positions > 1 else None
+        described = Described.of(canvas, self.net, self.device, positions, needs_whole=given is None)
         if given is None:
-            assert whole is not None
-            given, count = _start(whole[0].cpu().numpy(), count, fixed, start, np.random.default_rng(seed))
-        described = _describe(net, picture, prepared, whole if positions > 1 else None)
-        del whole  # descriptors of all pixels are the largest thing there is
-        watch = None if callback is None else _upright(callback, canvas)
-        run = evolve(
-            described.image, given, described.descriptors, config, fixed=fixed, seen=canvas.values, callback=watch
-        )
-        labels = finish(run.labels, fixed, described.radius, min_share)
+            given, count = _start(described.descriptors(), count, start, np.random.default_rng(seed))
+        if not described.averaged:  # descriptors of all pixels are the largest thing there is
+            described = replace(described, whole=None)
+        run, labels = described.evolve(given, config, fixed, min_share, callback)
         full = canvas.labels_out(labels)
         if marks is not None:
             full = np.where(marks >= 0, marks, full)
@@ -183,11 +169,41 @@ class Segmenter:
             energy=run.energy,
             iterations=run.iterations,
             converged=run.converged,
-            vanished=_missing(full, count),
-            descriptors=self._final_descriptors(net, prepared, labels, canvas) if return_descriptors else None,
+            vanished=missing(full, count),
+            descriptors=described.final_descriptors(labels) if return_descriptors else None,
             image=canvas.original,
             seed=seed,
         )
+
+    def open(self, image: Any, regions: int | None = None) -> Session:
+        """Describe a picture once, for strokes to follow: ``session.add(stroke)``, ``session.result()``.
+
+        Parameters
+        ----------
+        image : as for `segment`
+        regions : int, optional
+            How many regions; by default as many as are marked.
+        """
+        return Session(self, image, regions)
+
+    def _from_scribbles(
+        self,
+        image: Any,
+        scribbles: Any,
+        regions: int | Literal["auto"] | None,
+        iterations: int | None,
+        evolution: EvolutionConfig | None,
+        min_share: float,
+        callback: Callback | None,
+    ) -> Segmentation:
+        """A session with one mark."""
+        marks = maps.from_scribbles(scribbles) if regions is None else partial_labels(scribbles)
+        session = self.open(image, None if regions is None else _whole_number(regions))
+        session.add(marks)
+        config = evolution or self.usage.near
+        if iterations is not None:
+            config = replace(config, iterations=iterations)
+        return session.result(min_share=min_share, evolution=config, callback=callback)
 
     def _is_fine(self, canvas: Canvas) -> bool:
         """Whether a picture is small enough for all that the model has."""
@@ -198,29 +214,6 @@ class Segmenter:
         usage = self.usage
         config = usage.coarse if not self._is_fine(canvas) else usage.far if far else usage.near
         return config if iterations is None else replace(config, iterations=iterations)
-
-    def _final_descriptors(self, net: Describer, prepared: Tensor, labels: Labels, canvas: Canvas) -> Array:
-        """Descriptors (D, H, W) of the final regions by the first network."""
-        found = describe(net, prepared, torch.from_numpy(labels)[None].to(self.device))
-        return canvas.upright(found[0].cpu().numpy())
-
-
-def _describe(net: Describer, picture: Tensor, prepared: Tensor, whole: Tensor | None) -> _Described:
-    """Join both networks where there are two, and the first one's descriptors of the whole picture."""
-    if whole is None or net.fine is None:
-        return _Described(prepared, net.descriptors, net.stride / 2)
-    levels = TwoLevels(net.fine, whole.shape[1])
-    return _Described(levels.prepare(picture, whole[0]), levels.descriptors, levels.stride)
-
-
-def _upright(callback: Callback, canvas: Canvas) -> Callback:
-    """Show a callback the regions as the picture lies."""
-    return lambda iteration, labels, energy: callback(iteration, canvas.upright(labels), energy)
-
-
-def _missing(labels: Labels, count: int) -> tuple[int, ...]:
-    """Regions that were asked for but have no pixel."""
-    return tuple(np.flatnonzero(np.bincount(labels.ravel(), minlength=count)[:count] == 0).tolist())
 
 
 def _as_start(init: Any) -> Labels:
@@ -239,19 +232,20 @@ def _count(regions: int | str | None, init: Labels | None, scribbles: Labels | N
         return marked
     if regions == "auto" and marked is None:
         return 0
+    wanted = _whole_number(regions)
+    if marked is not None and marked != wanted:
+        raise ValueError(f"regions is {regions}, but init or scribbles name {marked}")
+    return wanted
+
+
+def _whole_number(regions: Any) -> int:
     if isinstance(regions, bool) or not isinstance(regions, (int, np.integer)) or regions < 1:
         raise ValueError(f"regions must be a number from 1 on, or 'auto'; got {regions!r}")
-    if marked is not None and marked != regions:
-        raise ValueError(f"regions is {regions}, but init or scribbles name {marked}")
     return int(regions)
 
 
-def _start(
-    whole: Array, count: int, fixed: Labels | None, start: Start, rng: np.random.Generator
-) -> tuple[Labels, int]:
+def _start(whole: Array, count: int, start: Start, rng: np.random.Generator) -> tuple[Labels, int]:
     """Regions to start from, and how many were asked for."""
-    if fixed is not None:
-        return starts.scribble_start(whole, fixed), count
     if count == 0:
         chosen = auto_start(whole, MOST_REGIONS, rng)
         count = int(chosen.max()) + 1

@@ -19,6 +19,8 @@ from ..clustering import kmeans, nearest, normalised_cut
 CHUNK = 2**20
 #: Squared distance at which the affinity of two descriptors of unit norm has fallen to 1/e.
 SIGMA2 = 0.1
+#: Block means a side that are cut, at most.
+GRID = 32
 
 
 def region_means(descriptors: Array, labels: Ints, regions: int | None = None) -> Floats:
@@ -60,7 +62,12 @@ def kmeans_start(descriptors: Array, regions: int, rng: np.random.Generator, n_i
 
 
 def ncut_start(
-    descriptors: Array, regions: int, rng: np.random.Generator, n_init: int = 8, grid: int = 32, sigma2: float = SIGMA2
+    descriptors: Array,
+    regions: int,
+    rng: np.random.Generator,
+    n_init: int = 8,
+    grid: int = GRID,
+    sigma2: float = SIGMA2,
 ) -> Ints:
     """Cluster the descriptors into regions by a normalised cut; arguments as of `kmeans_start` and `normalised_cut`.
 

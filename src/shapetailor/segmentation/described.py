@@ -1,0 +1,92 @@
+"""A picture on its canvas, described by a network: what a segmentation and a session of strokes both begin with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..arrays import Floats32, Labels
+from ..evolution import Callback, Evolution, EvolutionConfig, evolve
+from ..network.describer import Describer
+from ..network.two_level import TwoLevels, describe, describe_whole
+from .canvas import Canvas
+from .cleanup import finish
+
+
+@dataclass(frozen=True)
+class Described:
+    """A picture and the network for its size.
+
+    `whole` are the first network's descriptors (1, D, h, w) of the picture as one region, where they were asked for.
+    """
+
+    canvas: Canvas
+    net: Describer
+    picture: Tensor  # (1, C, h, w), values in 0..1
+    prepared: Tensor  # the same as the network takes it
+    whole: Tensor | None
+    averaged: bool  # over several positions of the grid of blocks
+
+    @classmethod
+    def of(cls, canvas: Canvas, net: Describer, device: torch.device, positions: int, needs_whole: bool) -> Described:
+        """Describe a picture; with several `positions` its descriptors are always computed."""
+        fitting = net.rescaled(max(canvas.values.shape[1:]))
+        picture = torch.from_numpy(canvas.values)[None].to(device)
+        with torch.no_grad():
+            prepared = fitting.prepare(picture)
+        averaged = positions > 1
+        whole = describe_whole(fitting, prepared, positions) if averaged or needs_whole else None
+        return cls(canvas, fitting, picture, prepared, whole, averaged)
+
+    def descriptors(self) -> Floats32:
+        """The first network's descriptors (D, h, w) of the whole picture."""
+        assert self.whole is not None
+        found: Floats32 = self.whole[0].cpu().numpy()
+        return found
+
+    def fine_descriptors(self) -> Floats32 | None:
+        """Those of the second network, if there is one."""
+        if self.net.fine is None or not self.averaged:
+            return None
+        one = torch.zeros(1, *self.picture.shape[2:], dtype=torch.long, device=self.picture.device)
+        with torch.no_grad():
+            found: Floats32 = describe(self.net.fine, self.net.fine.prepare(self.picture), one)[0].cpu().numpy()
+        return found
+
+    def evolve(
+        self,
+        start: Labels,
+        config: EvolutionConfig,
+        fixed: Labels | None,
+        min_share: float,
+        callback: Callback | None = None,
+    ) -> tuple[Evolution, Labels]:
+        """Move regions from a start by both networks, or by the one there is; also return the labels cleaned up."""
+        if self.net.fine is not None and self.averaged and self.whole is not None:
+            levels = TwoLevels(self.net.fine, self.whole.shape[1])
+            image, descriptors = levels.prepare(self.picture, self.whole[0]), levels.descriptors
+            radius = float(levels.stride)
+        else:
+            image, descriptors = self.prepared, self.net.descriptors
+            radius = self.net.stride / 2
+        watch = None if callback is None else _upright(callback, self.canvas)
+        run = evolve(image, start, descriptors, config, fixed=fixed, seen=self.canvas.values, callback=watch)
+        return run, finish(run.labels, fixed, radius, min_share)
+
+    def final_descriptors(self, labels: Labels) -> Floats32:
+        """The first network's descriptors (D, H, W) of regions, as the picture lies."""
+        found = describe(self.net, self.prepared, torch.from_numpy(labels)[None].to(self.picture.device))
+        return self.canvas.upright(found[0].cpu().numpy())
+
+
+def missing(labels: Labels, count: int) -> tuple[int, ...]:
+    """Return which of `count` regions have no pixel."""
+    return tuple(np.flatnonzero(np.bincount(labels.ravel(), minlength=count)[:count] == 0).tolist())
+
+
+def _upright(callback: Callback, canvas: Canvas) -> Callback:
+    """Show a callback the regions as the picture lies."""
+    return lambda iteration, labels, energy: callback(iteration, canvas.upright(labels), energy)

@@ -1,0 +1,196 @@
+"""A session: a picture is described once, then strokes say which region is which, and every result follows at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.nn.functional import interpolate
+
+from ..arrays import Floats32, Labels
+from ..evolution import Callback, EvolutionConfig
+from ..strokes.marks import Mark, as_mark, rasterise
+from .canvas import Canvas, canvas_of
+from .described import Described, missing
+from .propagation import Scene, Unaided
+from .result import Segmentation
+from .starts import ncut_start
+
+if TYPE_CHECKING:
+    from .segmenter import Segmenter
+
+#: Least share of the picture that a connected piece has, unless asked otherwise.
+MIN_SHARE = 0.005
+#: Pixels less uncertain than this keep their region when boundaries are refined.
+CERTAIN = 0.5
+#: Most pixels that a session works on: strokes are answered while they are drawn.
+WORK_PIXELS = 2**17
+
+
+class Session:
+    """One opened picture and its marks; `Segmenter.open` makes it.
+
+    A result depends on which pixels are marked, not on the order of strokes nor on what was undone in between. Where
+    strokes of several regions cover a pixel, the last one counts.
+
+    Parameters
+    ----------
+    segmenter : Segmenter
+    image : as for `Segmenter.segment`
+    regions : int, optional
+        How many regions there are; by default as many as are marked. More than are marked: the others are found among
+        what is left.
+
+    Examples
+    --------
+    >>> from shapetailor import Segmenter, Stroke
+    >>> picture = np.tile(np.where(np.arange(64) < 32, 40, 200).astype(np.uint8), (64, 1))
+    >>> session = Segmenter.from_pretrained("texture").open(picture)
+    >>> session.add(Stroke(0, [(8, 30)])); session.add(Stroke(1, [(50, 30)]))
+    >>> session.result().labels[0, [0, 63]]
+    array([0, 1])
+    """
+
+    def __init__(self, segmenter: Segmenter, image: Any, regions: int | None = None) -> None:
+        net, usage = segmenter.net, segmenter.usage
+        if regions is not None and (isinstance(regions, bool) or not isinstance(regions, int) or regions < 1):
+            raise ValueError(f"regions must be a number from 1 on, got {regions!r}")
+        self.segmenter, self.regions, self.marks = segmenter, regions, list[Mark]()
+        self._undone: list[list[Mark]] = []
+        self._before: list[list[Mark]] = []
+        canvas = canvas_of(
+            image, net.image_channels, net.stride, min(segmenter.max_pixels, WORK_PIXELS), usage.intensity
+        )
+        self._described = Described.of(canvas, net, segmenter.device, usage.positions, needs_whole=True)
+        self._scene = Scene(self._described.descriptors(), self._described.fine_descriptors(), canvas.values)
+        self._unaided: dict[int, Unaided] = {}
+        self._known: tuple[bytes, Floats32] | None = None
+        if regions is not None:
+            self._without_marks(regions)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Height and width of the picture."""
+        height, width = self._described.canvas.original.shape[:2]
+        return height, width
+
+    def add(self, mark: Any) -> None:
+        """Add a `Stroke` (or the same as a mapping), or a partial label map; a bad one raises and changes nothing."""
+        checked = as_mark(mark)
+        rasterise([checked], self.shape, self.regions)
+        self._change([*self.marks, checked])
+
+    def remove(self, number: int) -> None:
+        """Remove a mark by its number, from 0 in the order they were added."""
+        if not 0 <= number < len(self.marks):
+            raise IndexError(f"there are {len(self.marks)} marks, got number {number}")
+        self._change([mark for each, mark in enumerate(self.marks) if each != number])
+
+    def undo(self) -> bool:
+        """Take the last change back; False if there is none."""
+        return self._travel(self._before, self._undone)
+
+    def redo(self) -> bool:
+        """Do the last undone change again; False if there is none."""
+        return self._travel(self._undone, self._before)
+
+    def result(
+        self,
+        refine: bool = True,
+        min_share: float = MIN_SHARE,
+        evolution: EvolutionConfig | None = None,
+        callback: Callback | None = None,
+    ) -> Segmentation:
+        """Return the regions, with `probabilities` and `uncertainty`.
+
+        Parameters
+        ----------
+        refine : bool
+            Tailor descriptors to the regions and refine their boundaries; False is the preview, which takes a fraction
+            of the time.
+        min_share, evolution, callback
+            As for `Segmenter.segment`.
+        """
+        marks = rasterise(self.marks, self.shape)
+        if (marks < 0).all():
+            raise ValueError("nothing is marked; add a stroke, or use Segmenter.segment")
+        canvas, count = self._described.canvas, self.regions or int(marks.max()) + 1
+        fixed = canvas.marks_in(marks, "marks")
+        u = self._probabilities(fixed, count)
+        labels, energy, converged = u.argmax(axis=0), list[float](), False
+        if refine:
+            config = evolution or self.segmenter.usage.near
+            held = np.where((fixed < 0) & (_uncertainty(u) < CERTAIN), labels, fixed)
+            run, labels = self._described.evolve(labels, config, held, min_share, callback)
+            energy, converged = run.energy, run.converged
+        planes = _one_hot(labels, count) if refine else u
+        full = labels_of(planes, canvas)
+        full = np.where(marks >= 0, marks, full)
+        wide = enlarged(u, canvas)
+        return Segmentation(
+            labels=full,
+            image=canvas.original,
+            energy=energy,
+            iterations=max(0, len(energy) - 1),
+            converged=converged,
+            vanished=missing(full, count),
+            probabilities=wide,
+            uncertainty=_uncertainty(wide),
+        )
+
+    def _probabilities(self, fixed: Labels, count: int) -> Floats32:
+        """Those of all regions on the canvas, (K, h, w); kept until the marks change."""
+        key = fixed.tobytes() + bytes([count % 256])
+        if self._known is None or self._known[0] != key:
+            self._known = key, self._scene.probabilities(fixed, count, self._without_marks(count))
+        return self._known[1]
+
+    def _without_marks(self, count: int) -> Unaided:
+        """The regions that are found without marks; kept for each number of regions."""
+        if count not in self._unaided:
+            labels = np.zeros(self._described.canvas.values.shape[1:], np.int64)
+            if count > 1:
+                start = ncut_start(self._described.descriptors(), count, np.random.default_rng(0))
+                _, labels = self._described.evolve(start, self.segmenter.usage.near, None, MIN_SHARE)
+            self._unaided[count] = self._scene.unaided(labels, count)
+        return self._unaided[count]
+
+    def _change(self, marks: list[Mark]) -> None:
+        self._before.append(self.marks)
+        self._undone.clear()
+        self.marks = marks
+
+    def _travel(self, source: list[list[Mark]], target: list[list[Mark]]) -> bool:
+        if not source:
+            return False
+        target.append(self.marks)
+        self.marks = source.pop()
+        return True
+
+
+def enlarged(planes: Floats32, canvas: Canvas) -> Floats32:
+    """Bring (K, h, w) from the canvas to the picture's size and pose, linearly between the pixels."""
+    upright = canvas.upright(planes)
+    if canvas.factor > 1:
+        wide = interpolate(torch.from_numpy(upright)[None], scale_factor=canvas.factor, mode="bilinear")[0]
+        upright = wide[:, : canvas.original.shape[0], : canvas.original.shape[1]].numpy()
+    return np.ascontiguousarray(upright)
+
+
+def labels_of(planes: Floats32, canvas: Canvas) -> Labels:
+    """Return the label map of the picture's size: the region of the largest of the planes (K, h, w)."""
+    return np.asarray(enlarged(planes, canvas).argmax(axis=0), np.int64)
+
+
+def _one_hot(labels: Labels, count: int) -> Floats32:
+    return np.asarray(labels == np.arange(count)[:, None, None], np.float32)
+
+
+def _uncertainty(probabilities: Floats32) -> Floats32:
+    """1 where two regions are equally likely, 0 where one is certain: (H, W)."""
+    if len(probabilities) == 1:
+        return np.zeros(probabilities.shape[1:], np.float32)
+    ordered = np.partition(probabilities, -2, axis=0)
+    unsure: Floats32 = 1 - (ordered[-1] - ordered[-2])
+    return unsure
