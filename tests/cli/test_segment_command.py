@@ -12,6 +12,7 @@ from PIL import Image
 from shapetailor.cli import segment as command
 from shapetailor.io.images import read_image, read_labels, write_image, write_labels
 from shapetailor.segmentation.result import Segmentation
+from shapetailor.strokes import Stroke, write_strokes
 
 RNG = np.random.default_rng(0)
 PICTURE = RNG.integers(0, 256, (12, 16, 3), dtype=np.uint8)
@@ -34,7 +35,13 @@ class StandIn:
                 callback(iteration, labels, 3.0 - iteration)
         vanished = (2,) if options.get("regions") == 3 else ()
         return Segmentation(
-            labels=labels, image=image, energy=[3.0, 2.0], iterations=1, converged=True, vanished=vanished
+            labels=labels,
+            image=image,
+            energy=[3.0, 2.0],
+            iterations=1,
+            converged=True,
+            vanished=vanished,
+            uncertainty=np.zeros(labels.shape, np.float32) if "scribbles" in options else None,
         )
 
 
@@ -102,11 +109,47 @@ def test_init_and_scribbles_are_read_and_255_is_unmarked(segmenter, pictures, tm
     for name in ("a", "b"):
         write_labels(folder / f"{name}.png", HALVES)
     write_labels(tmp_path / "marks.png", marks)
-    assert run(pictures, "--out", tmp_path / "out", "--init", folder, "--scribbles", tmp_path / "marks.png") == 0
+    assert (
+        run(
+            pictures, "--out", tmp_path / "out", "--init", folder, "--scribbles", tmp_path / "marks.png", "--same-marks"
+        )
+        == 0
+    )
     for call in segmenter.calls:
         assert call["regions"] is None
         np.testing.assert_array_equal(call["init"], HALVES)
         np.testing.assert_array_equal(call["scribbles"], np.where(marks == 255, -1, marks))
+
+
+def test_strokes_are_read_for_each_picture(segmenter, pictures, tmp_path, capsys):
+    write_strokes(tmp_path / "a.json", [Stroke(0, [(2, 3)], radius=1), Stroke(1, [(9, 3), (11, 5)], kind="box")])
+    (tmp_path / "b.json").write_text("{}")
+    assert run(pictures, "--out", tmp_path / "out", "--strokes", tmp_path, "--uncertainty") == 1
+    marks = segmenter.calls[0]["scribbles"]
+    assert marks[3, 2] == 0
+    assert (marks[3:6, 9:12] == 1).all()
+    assert "b.json: a stroke file is" in capsys.readouterr().err
+
+
+def test_one_file_of_marks_for_many_pictures_must_be_asked_for(segmenter, pictures, tmp_path):
+    write_strokes(tmp_path / "marks.json", [Stroke(0, [(2, 3)]), Stroke(1, [(14, 3)])])
+    words = (pictures, "--out", tmp_path / "out", "--strokes", tmp_path / "marks.json")
+    with pytest.raises(ValueError, match=r"one file for 2 pictures.*--same-marks"):
+        run(*words)
+    assert run(*words, "--same-marks") == 0
+    assert len(segmenter.calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--uncertainty",), "give --strokes or --scribbles"),
+        (("--strokes", "x.json", "--scribbles", "x.png"), "got both"),
+    ],
+)
+def test_marks_that_make_no_sense_are_refused(segmenter, pictures, tmp_path, words, message):
+    with pytest.raises(ValueError, match=message):
+        run(pictures, "--out", tmp_path / "out", *words)
 
 
 def test_a_missing_partner_fails_only_its_image(segmenter, pictures, tmp_path, capsys):
@@ -114,7 +157,7 @@ def test_a_missing_partner_fails_only_its_image(segmenter, pictures, tmp_path, c
     folder.mkdir()
     write_labels(folder / "b.png", HALVES)
     assert run(pictures, "--out", tmp_path / "out", "--init", folder) == 1
-    assert "a.png: expected one label map a.png or .tif" in capsys.readouterr().err
+    assert "a.png: expected one file a.png or .tif" in capsys.readouterr().err
     assert (tmp_path / "out" / "b.png").exists()
 
 

@@ -13,6 +13,7 @@ from ..io.files import atomic
 BENCHMARKS = {
     "poisson": "smoothing inside regions, against SciPy's splu, PyAMG, the dense inverse and a torch loop",
     "train": "a gradient of the network, against the explicit inverse and back-propagation through unrolled solvers",
+    "strokes": "from a stroke to the label map: preview and refined boundary",
     "segment": "segmentation with our solver, against a cold torch solver, Chan–Vese and the random walker",
 }
 

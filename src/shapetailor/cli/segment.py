@@ -8,20 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 from tqdm import tqdm
 
 from ..drawing.animation import Recorder
 from ..io.files import image_files
 from ..io.images import read_image, read_labels
-from ..labels import UNMARKED
+from ..strokes import rasterise, read_scribbles, read_strokes
 
 if TYPE_CHECKING:
     from ..segmentation.segmenter import Segmenter
 
 FORMATS = {"png": ".png", "tiff": ".tif"}
-#: What unmarked pixels hold in scribble files, which as a rule cannot store −1: the largest of 8 and of 16 bits.
-UNMARKED_IN_FILES = (255, 65535)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--regions",
         type=_count,
         metavar="K",
-        help='how many regions, or "auto" (default: 2, or as --init or --scribbles say)',
+        help='how many regions, or "auto" (default: 2, or as --init or the marks say)',
     )
     parser.add_argument("--model", default="texture", metavar="NAME_OR_PATH", help="default: texture")
     parser.add_argument(
@@ -42,7 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--scribbles",
         type=Path,
         metavar="FILE_OR_FOLDER",
-        help="label map of marked pixels, 255 where nothing is marked; a folder holds one for each stem",
+        help="picture of marked pixels, 255 or transparent where nothing is marked; a folder holds one for each stem",
+    )
+    parser.add_argument(
+        "--strokes", type=Path, metavar="FILE_OR_FOLDER", help="strokes as JSON; a folder holds one file for each stem"
+    )
+    parser.add_argument(
+        "--same-marks", action="store_true", help="use one file of marks or one label map for all pictures"
     )
     parser.add_argument("--iterations", type=int, metavar="N", help="of the evolution, at most")
     parser.add_argument(
@@ -54,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the start (default: 0)")
     parser.add_argument("--format", choices=FORMATS, default="png", help="of the label maps (default: png)")
     parser.add_argument("--animate", action="store_true", help="also write NAME.gif, the evolution")
+    parser.add_argument("--uncertainty", action="store_true", help="also write NAME.uncertainty.png, with marks")
     parser.add_argument("--statistics", action="store_true", help="also write NAME.csv, a line for each region")
     parser.add_argument("--polygons", action="store_true", help="also write NAME.geojson, the regions' outlines")
     parser.add_argument("--force", action="store_true", help="do again what is done already")
@@ -68,7 +72,18 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"--iterations must not be negative, got {args.iterations}")
     if args.max_pixels is not None and args.max_pixels < 1:
         raise ValueError(f"--max-pixels must be at least 1, got {args.max_pixels}")
+    if args.scribbles is not None and args.strokes is not None:
+        raise ValueError("give --scribbles or --strokes, got both")
+    if args.uncertainty and args.scribbles is None and args.strokes is None:
+        raise ValueError("--uncertainty is of regions that are marked; give --strokes or --scribbles")
     images = _inputs(args.inputs, args.out)
+    for name in ("init", "scribbles", "strokes"):
+        given = getattr(args, name)
+        if given is not None and given.is_file() and len(images) > 1 and not args.same_marks:
+            raise ValueError(
+                f"--{name} {given} is one file for {len(images)} pictures; name a folder with a file for each stem, or "
+                "add --same-marks to use it for all"
+            )
     _check_outputs(images, args)
     waiting = [path for path in images if args.force or not all(each.exists() for each in _outputs(path.stem, args))]
     args.out.mkdir(parents=True, exist_ok=True)
@@ -131,7 +146,13 @@ def _check_outputs(images: list[Path], args: argparse.Namespace) -> None:
 
 def _outputs(stem: str, args: argparse.Namespace) -> list[Path]:
     """Return what is to be written for an image; the label map is written last, and so vouches for the rest."""
-    wanted = [(True, ".overlay.png"), (args.statistics, ".csv"), (args.polygons, ".geojson"), (args.animate, ".gif")]
+    wanted = [
+        (True, ".overlay.png"),
+        (args.uncertainty, ".uncertainty.png"),
+        (args.statistics, ".csv"),
+        (args.polygons, ".geojson"),
+        (args.animate, ".gif"),
+    ]
     endings = [ending for asked, ending in wanted if asked] + [FORMATS[args.format]]
     return [args.out / f"{stem}{ending}" for ending in endings]
 
@@ -155,9 +176,11 @@ def _segment_one(segmenter: Segmenter, path: Path, args: argparse.Namespace) -> 
     if args.init is not None:
         options["init"] = read_labels(_partner(args.init, path.stem))
     if args.scribbles is not None:
-        marks = read_labels(_partner(args.scribbles, path.stem))
-        options["scribbles"] = np.where((marks < 0) | np.isin(marks, UNMARKED_IN_FILES), UNMARKED, marks)
-    if args.regions is None and args.init is None and args.scribbles is None:
+        options["scribbles"] = read_scribbles(_partner(args.scribbles, path.stem))
+    if args.strokes is not None:
+        strokes = read_strokes(_partner(args.strokes, path.stem, (".json",)))
+        options["scribbles"] = rasterise(strokes, (image.shape[0], image.shape[1]))
+    if args.regions is None and args.init is None and "scribbles" not in options:
         options["regions"] = 2
     if args.iterations is not None:
         options["iterations"] = args.iterations
@@ -167,6 +190,7 @@ def _segment_one(segmenter: Segmenter, path: Path, args: argparse.Namespace) -> 
         tqdm.write(f"{path}: no pixel in region {', '.join(map(str, result.vanished))}", file=sys.stderr)
     savers: dict[str, Callable[[Path], None]] = {
         ".overlay.png": result.save_overlay,
+        ".uncertainty.png": result.save_uncertainty,
         ".csv": result.save_statistics,
         ".geojson": result.save_polygons,
         ".gif": lambda output: recorder.save(output, result.labels) if recorder else None,
@@ -175,11 +199,12 @@ def _segment_one(segmenter: Segmenter, path: Path, args: argparse.Namespace) -> 
         savers.get(output.name.removeprefix(path.stem), result.save)(output)
 
 
-def _partner(path: Path, stem: str) -> Path:
-    """Return the label map for an image: the file itself, or that with the image's stem in a folder."""
+def _partner(path: Path, stem: str, suffixes: tuple[str, ...] = (".png", ".tif")) -> Path:
+    """Return the file that goes with an image: the file itself, or that with the image's stem in a folder."""
     if not path.is_dir():
         return path
-    found = [each for each in image_files(path) if each.stem == stem]
+    files = [path / f"{stem}{suffix}" for suffix in suffixes] if ".json" in suffixes else image_files(path)
+    found = [each for each in files if each.stem == stem and each.is_file()]
     if len(found) != 1:
-        raise ValueError(f"expected one label map {stem}.png or .tif in {path}, found {len(found)}")
+        raise ValueError(f"expected one file {stem}{' or '.join(suffixes)} in {path}, found {len(found)}")
     return found[0]

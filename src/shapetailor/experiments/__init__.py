@@ -6,7 +6,17 @@ from importlib import import_module
 from types import ModuleType
 
 #: The experiments' names. Their modules, imported when asked for, have a `SUMMARY` and ``run(context) -> Results``.
-EXPERIMENTS = ("rwtsd", "brodatz", "multi-region", "bsds500", "covariance", "deformation", "ablation", "size")
+EXPERIMENTS = (
+    "rwtsd",
+    "brodatz",
+    "multi-region",
+    "bsds500",
+    "covariance",
+    "deformation",
+    "ablation",
+    "size",
+    "strokes",
+)
 
 
 def load(name: str) -> ModuleType:

@@ -123,3 +123,19 @@ def add_curves(
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=9)
 
     _add_diagram(context, results, name, (4.0 * len(columns), 3.8), draw)
+
+
+def add_lines(
+    context: Context, results: Results, lines: Mapping[str, Mapping[int, float]], x: str, y: str, name: str
+) -> None:
+    """Draw a line for each method: place on the horizontal axis → value."""
+
+    def draw(figure: Any) -> None:
+        panel = figure.subplots()
+        for label, points in lines.items():
+            panel.plot(list(points), list(points.values()), label=label, marker=".")
+        panel.set(xlabel=x, ylabel=y)
+        panel.grid(alpha=0.3)
+        panel.legend(fontsize=9)
+
+    _add_diagram(context, results, name, (6.5, 4.5), draw)
