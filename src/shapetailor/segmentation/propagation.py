@@ -119,15 +119,14 @@ class Scene:
             depth = np.sum([distance_transform_edt(top == i) for i in np.unique(top)], axis=0).astype(np.float32)
         return Unaided(labels, share, depth, _changes(share), self._graph(share))
 
-    def probabilities(self, marks: Labels, count: int, unaided: Unaided) -> Floats32:
-        """Return how likely each of `count` regions is, (K, H, W), for marks (H, W), −1 where nothing is marked."""
+    def probabilities(self, marks: Labels, count: int, unaided: Unaided) -> tuple[Floats32, bool]:
+        """Return how likely each of `count` regions is, (K, H, W), for marks (H, W), −1 where nothing is marked.
+
+        Also return whether all strokes agree with the unaided regions, which are the likeliest then.
+        """
         hot = _one_hot(marks, count)
         shares = pooled(hot, self.grid)
         found = self._prototypes(shares, unaided)
-        agreed = _agreed(found, unaided, count)
-        if agreed is not None:
-            u = _one_hot(agreed[unaided.labels], count)
-            return np.where(marks >= 0, hot, u).astype(np.float32)
         claims = self._evidence(found, unaided) @ np.array(list(EVIDENCE.values()), np.float32)
         best = np.full((count, claims.shape[1]), -60.0, np.float32)
         for region, claim in zip(found.region, claims, strict=True):
@@ -135,7 +134,12 @@ class Scene:
         prior = np.exp(best - best.max(axis=0))
         prior = (1 - ALIKE) * prior / prior.sum(axis=0) + ALIKE / count
         u = self._on_cells(prior.reshape(count, *self.grid), shares, unaided)
-        return self._on_pixels(u, hot, marks >= 0)
+        likely = self._on_pixels(u, hot, marks >= 0)
+        agreed = _agreed(found, unaided, count)
+        if agreed is None:
+            return likely, False
+        same = np.where(marks >= 0, hot, _one_hot(agreed[unaided.labels], count))
+        return ((same + likely) / 2).astype(np.float32), True
 
     def _prototypes(self, shares: Floats32, unaided: Unaided) -> Prototypes:
         """Take connected strokes apart; regions without a stroke get one, deep in what nobody has marked."""

@@ -65,7 +65,7 @@ class Session:
         self._described = Described.of(canvas, net, segmenter.device, usage.positions, needs_whole=True)
         self._scene = Scene(self._described.descriptors(), self._described.fine_descriptors(), canvas.values)
         self._unaided: dict[int, Unaided] = {}
-        self._known: tuple[bytes, Floats32] | None = None
+        self._known: tuple[bytes, tuple[Floats32, bool]] | None = None
         if regions is not None:
             self._without_marks(regions)
 
@@ -117,14 +117,14 @@ class Session:
             raise ValueError("nothing is marked; add a stroke, or use Segmenter.segment")
         canvas, count = self._described.canvas, self.regions or int(marks.max()) + 1
         fixed = canvas.marks_in(marks, "marks")
-        u = self._probabilities(fixed, count)
+        u, agreed = self._probabilities(fixed, count)
         labels, energy, converged = u.argmax(axis=0), list[float](), False
-        if refine:
+        if refine and not agreed:  # unaided regions are refined already
             config = evolution or self.segmenter.usage.near
             held = np.where((fixed < 0) & (_uncertainty(u) < CERTAIN), labels, fixed)
             run, labels = self._described.evolve(labels, config, held, min_share, callback)
             energy, converged = run.energy, run.converged
-        planes = _one_hot(labels, count) if refine else u
+        planes = _one_hot(labels, count) if refine and not agreed else u
         full = labels_of(planes, canvas)
         full = np.where(marks >= 0, marks, full)
         wide = enlarged(u, canvas)
@@ -139,8 +139,8 @@ class Session:
             uncertainty=_uncertainty(wide),
         )
 
-    def _probabilities(self, fixed: Labels, count: int) -> Floats32:
-        """Those of all regions on the canvas, (K, h, w); kept until the marks change."""
+    def _probabilities(self, fixed: Labels, count: int) -> tuple[Floats32, bool]:
+        """As of `Scene.probabilities`; kept until the marks change."""
         key = fixed.tobytes() + bytes([count % 256])
         if self._known is None or self._known[0] != key:
             self._known = key, self._scene.probabilities(fixed, count, self._without_marks(count))
