@@ -1,7 +1,5 @@
 """Clustering of points: k-means, and the normalised cut."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.linalg
 import scipy.sparse.linalg

@@ -12,8 +12,6 @@ descriptors share the starts and the evolution of `Segmenter`.
 [0, 1]
 """
 
-from __future__ import annotations
-
 from . import classical, cnn_recipes, stld, trained
 from .method import Baseline, FitSettings, Method
 from .trained import stdnn_method

@@ -4,8 +4,6 @@
 length, so that a comparison is one of networks and not of losses.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Training of convolutional networks on images and their regions."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from math import pi

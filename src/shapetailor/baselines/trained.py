@@ -10,8 +10,6 @@ References
 .. [1] N. Khan and G. Sundaramoorthi, "Learned shape-tailored descriptors for segmentation", CVPR 2018.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import replace

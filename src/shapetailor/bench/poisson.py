@@ -1,7 +1,5 @@
 """`shapetailor bench poisson`: time, memory and error of `shapetailor.smooth` against the alternatives."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass

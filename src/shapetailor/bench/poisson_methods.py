@@ -4,8 +4,6 @@ Every method starts from channels and label map: assembling, factoring and build
 use one core.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

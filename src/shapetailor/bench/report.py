@@ -1,7 +1,5 @@
 """Reports of benchmarks: heading, tables, figures with units, targets."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -8,8 +8,6 @@ All compute the derivative of `eq:loss` in every weight for the same pictures, a
   backend="torch" takes them) or conjugate gradients.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -1,7 +1,5 @@
 """Datasets: loaders of published and own data, generators of textures and mosaics."""
 
-from __future__ import annotations
-
 from .folder import FolderDataset
 from .mosaics import MosaicDataset, mosaic, random_regions, split_textures
 from .published import BSDS500, RWTSD, OutexUS, SyntheticMultiRegion, TextureFolder

@@ -7,8 +7,6 @@ blobs of Gaussians and uniform patches whose edges a mode filter smooths.
 # mypy: disable-error-code="no-any-return"
 # NumPy types its ufuncs as returning Any; the tests look at what comes out.
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Protocol
 

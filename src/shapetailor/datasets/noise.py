@@ -12,8 +12,6 @@ A. Lagae, S. Lefebvre, G. Drettakis, P. Dutré. Procedural Noise using Sparse Ga
 # mypy: disable-error-code="no-any-return"
 # NumPy types its ufuncs as returning Any; the tests look at what comes out.
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

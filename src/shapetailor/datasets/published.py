@@ -11,8 +11,6 @@ Evaluation of Texture Analysis Algorithms. ICPR 2002.
 Brodatz album: P. Brodatz. Textures: A Photographic Album for Artists and Designers. Dover, 1966.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

@@ -11,8 +11,6 @@ A. M. Turing. The Chemical Basis of Morphogenesis. Phil. Trans. R. Soc. B 237, 1
 # mypy: disable-error-code="no-any-return"
 # NumPy types its ufuncs as returning Any; the tests look at what comes out.
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import scipy.fft

@@ -1,7 +1,5 @@
 """Overlays: the image with its regions tinted and their boundaries drawn."""
 
-from __future__ import annotations
-
 import colorsys
 
 import numpy as np

@@ -1,7 +1,5 @@
 """An atlas: regions packed side by side on one canvas, so that a network is called once for many of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import isqrt
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """One step of the boundaries: Alg. 2, steps 6 to 10, on the bands where regions compete."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

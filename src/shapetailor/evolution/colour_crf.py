@@ -11,8 +11,6 @@ References
    NIPS 2011.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from itertools import pairwise, product

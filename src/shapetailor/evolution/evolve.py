@@ -8,8 +8,6 @@ lowers the energy `eq:mulregions`::
 This module knows no files and no plots, and takes any ``descriptors(image, labels)``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

@@ -5,8 +5,6 @@ finite σ, a_i(x) is the mean of the region's descriptors weighted by exp(−|x 
 large σ.
 """
 
-from __future__ import annotations
-
 from math import inf
 
 import torch

@@ -1,7 +1,5 @@
 """A region's shape: its box, its dilation, and the smooth indicator φ_i of Alg. 2 along its boundary."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Warm start: the last iteration's solutions as first guesses for regions that have moved since (Alg. 2, step 5)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

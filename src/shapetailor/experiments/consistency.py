@@ -1,7 +1,5 @@
 """Segmenting and warping in either order: S[I∘w] against S[I]∘w, and against the warped truth."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """An experiment's settings, its folder of results that survives interruptions, and its table with the paper's rows."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys

@@ -1,7 +1,5 @@
 """RWTSD: all methods on photographs of two textures (`tab:results_Net`, `tab:results_texture_datasets` left)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

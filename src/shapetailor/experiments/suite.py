@@ -1,7 +1,5 @@
 """Methods side by side: who takes part, fitting, and the measures of every test image."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Region and boundary metrics that reproduce the figures of the BSDS benchmark; see docs/evaluate.md."""
 
-from __future__ import annotations
-
 from .benchmark import (
     BoundaryBenchmark,
     RegionBenchmark,

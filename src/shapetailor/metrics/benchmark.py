@@ -4,8 +4,6 @@ ODS (optimal dataset scale) takes the one threshold that is best for all images 
 best threshold of each image.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain

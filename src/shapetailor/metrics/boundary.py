@@ -5,8 +5,6 @@ other. The matching minimises the summed distance plus a cost for every unmatche
 distance, so that nearly as many pixels as possible are matched.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 

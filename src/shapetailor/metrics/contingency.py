@@ -3,8 +3,6 @@
 `n_ij` is the number of pixels that the predicted region i and the true region j share.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Checks of the label maps that the public functions take."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Sequence
 from typing import TypeAlias

@@ -4,8 +4,6 @@ Every function takes `prediction` (H×W integers, array or tensor), `truth` (the
 annotator) and `ignore`, a label of the truth whose pixels are left out.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

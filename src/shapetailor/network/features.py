@@ -4,8 +4,6 @@ Statistics of the whole picture are taken in `prepare`, before there are regions
 a pixel's region: its only spatial operations are derivatives and solves inside regions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal
 

@@ -10,8 +10,6 @@ and at the end ``dE/dw = ⟨∂E/∂z_m, δz_m⟩``. Memory does not depend on t
 all later layers: for checks, and for networks of a few layers on large images.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """One layer of an ST-DNN: a solve inside regions and a pointwise linear map (the equation before `eq:STDNN_eqn`)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import sqrt

@@ -1,7 +1,5 @@
 """Blocks of pixels inside regions: a coarser grid that still never mixes regions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

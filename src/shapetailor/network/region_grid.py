@@ -1,7 +1,5 @@
 """A grid cut into regions: smoothing and differences that never take a pixel from another region."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cached_property
 from math import hypot

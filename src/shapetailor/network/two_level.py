@@ -5,8 +5,6 @@ network, on smaller blocks, is tailored to the regions as they evolve, and a pix
 Distances add up, so that the second has only to correct the first.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import product
 

@@ -4,8 +4,6 @@ The spectrum of `A = I + αL` lies in [1, κ], κ = 1 + 8αc with c the largest 
 from κ and the tolerance, not from the data: no region's answer depends on another's.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from math import acosh, ceil, log, sqrt
 from typing import NamedTuple

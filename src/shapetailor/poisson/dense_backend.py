@@ -1,7 +1,5 @@
 """The explicit inverse of A (`eq:invPoisson`), as in the paper: for small images."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -17,8 +17,6 @@ References
 .. [1] L. Grady, "Multilabel random walker image segmentation using prior models", CVPR 2005.
 """
 
-from __future__ import annotations
-
 import warnings
 from functools import partial
 from typing import Any, NamedTuple

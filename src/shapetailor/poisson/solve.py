@@ -1,7 +1,5 @@
 """`smooth`: checks its arguments, chooses a backend and reports convergence."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Literal, overload
 

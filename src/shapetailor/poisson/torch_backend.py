@@ -3,8 +3,6 @@
 Their number is known beforehand, so a first guess would save nothing and is not used.
 """
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 
 import torch

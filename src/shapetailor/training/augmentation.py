@@ -10,8 +10,6 @@ are drawn from equally often, and a mosaic has the textures of one: gray ones be
 region grown or with its boundaries moved. The loss compares with the true regions all the same.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The training loop: steps of AdamW with a schedule, validations, a log, and states to resume from."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """What a training shows: a progress bar, and a picture of its curves."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ from ..io.files import atomic
 Record = dict[str, Any]
 
 
-def progress_bar(title: str, total: int, shown: bool, done: int = 0) -> tqdm[Any]:
+def progress_bar(title: str, total: int, shown: bool, done: int = 0) -> tqdm:
     """Return a bar on stderr; none is drawn where that is a file, which it would fill."""
     hidden = not (shown and sys.stderr.isatty())
     return tqdm(desc=title, total=total, initial=done, file=sys.stderr, smoothing=0.05, disable=hidden)

@@ -4,8 +4,6 @@ Batches and learning rates follow from the step's number. So weights, the optimi
 and a few numbers are enough to go on, bit for bit, as if the run had never stopped.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

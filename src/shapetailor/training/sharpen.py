@@ -8,8 +8,6 @@ over both networks. Half-way the regions of some samples are moved as the networ
 >>> sharpen("model.safetensors", "my-textures", "sharper.safetensors")  # doctest: +SKIP
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import asdict, dataclass, replace
 from functools import partial

@@ -4,8 +4,6 @@
 >>> train("my-textures", "model.safetensors", recipe("texture", steps=400))  # doctest: +SKIP
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from dataclasses import asdict, dataclass, replace

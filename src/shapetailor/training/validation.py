@@ -1,7 +1,5 @@
 """How good descriptors are: cluster them, and see how well the clusters cover the truth."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

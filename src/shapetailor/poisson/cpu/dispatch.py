@@ -1,7 +1,5 @@
 """Compiled CPU backend: Chebyshev where α is small, multigrid where it is large, threads over channels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial

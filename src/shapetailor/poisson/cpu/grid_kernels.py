@@ -9,8 +9,6 @@ Fused multiply-adds are allowed: with conductances 0 and 1 the products are exac
 operand comes first.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
