@@ -34,11 +34,7 @@ class Layout(NamedTuple):
 def pack(masks: Sequence[Mask], multiple: int = 1) -> Layout:
     """Lay shapes, each in its box, on a canvas: each as high up as it fits, the largest first.
 
-    Boxes may overlap, shapes do not. Corners, height and width are multiples of `multiple`.
-
-    Examples
-    --------
-    Two hooks fit into each other:
+    Boxes may overlap, shapes do not. Corners and sides are multiples of `multiple`. Two hooks fit into each other:
 
     >>> hook = np.array([[1, 1, 1], [1, 0, 0], [1, 0, 0]], bool)
     >>> pack([hook, hook[::-1, ::-1]]).area

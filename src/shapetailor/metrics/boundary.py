@@ -12,8 +12,7 @@ import numpy as np
 from scipy.spatial import KDTree
 
 from ..arrays import Array, Mask
-from .contingency import cheapest_pairs
-from .labels import LabelMap, Truth, as_labels, as_truths
+from .contingency import LabelMap, Truth, as_labels, as_truths, cheapest_pairs
 
 #: The benchmark's largest distance of a match, as a fraction of the image diagonal.
 TOLERANCE = 0.0075

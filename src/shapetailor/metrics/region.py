@@ -9,8 +9,18 @@ from typing import NamedTuple
 import numpy as np
 
 from ..arrays import Ints
-from .contingency import Contingency, Partition, contingency, contingency_tables, mean, partition
-from .labels import LabelMap, Truth, as_labels, as_truths
+from .contingency import (
+    Contingency,
+    LabelMap,
+    Partition,
+    Truth,
+    as_labels,
+    as_truths,
+    contingency,
+    contingency_tables,
+    mean,
+    partition,
+)
 
 
 class VocAccuracy(NamedTuple):

@@ -44,8 +44,6 @@ def _rich_count(image_channels: int, energy_scales: int) -> int:
 def normalise(image: Tensor) -> Tensor:
     """Give each picture of (B, C, H, W) zero mean and unit variance over all its channels; a constant one becomes 0.
 
-    Examples
-    --------
     >>> normalise(torch.tensor([[[[1.0, 3.0]]], [[[7.0, 7.0]]]])).flatten(1)
     tensor([[-1.,  1.],
             [ 0.,  0.]])
@@ -93,23 +91,11 @@ def channels(
     energy_scales: tuple[float, ...] = (0.0, 1.0, 4.0),
     pooling: Pooling | None = None,
 ) -> Tensor:
-    """Compute the channels of f0 from prepared pictures, before smoothing.
+    """Compute the channels of f0, before smoothing, from the output of `prepare` of the same kind.
 
-    Parameters
-    ----------
-    image : Tensor, (B, C, H, W)
-        Output of `prepare` of the same kind.
-    domain : Domain
-        The regions at the picture's resolution.
-    image_channels : int
-        Channels of the picture that was prepared.
-    kind : {"paper", "rich"}
-        "paper": colours, gray (where there are several colours), absolute oriented gradients of the gray value.
-        "rich": see `_rich`; each channel as it is, then each standardised by its picture.
-    energy_scales : tuple of float
-        Scales (α) at which the rich set measures oriented energy.
-    pooling : Pooling, optional
-        Mean over blocks inside regions.
+    "paper": colours, gray (where there are several colours), absolute oriented gradients of the gray value. "rich":
+    see `_rich`; each channel as it is, then each standardised by its picture; energies at the scales α given.
+    `domain` has the regions at the picture's resolution, `pooling` takes means over blocks inside them.
     """
     pool = _identity if pooling is None else pooling.pool
     inside = domain.inside[:, None]

@@ -31,21 +31,8 @@ def forward_gradients(
 ) -> dict[str, Tensor]:
     """Compute the gradient of ``loss(net(image, labels), labels)`` without back-propagation.
 
-    Parameters
-    ----------
-    net : STDNN
-        A network with fixed alphas.
-    image, labels : Tensor
-        As for `STDNN.forward`.
-    loss : callable
-        Of (descriptors, labels).
-    at_once : int
-        Derivatives sent forward together; memory grows with it.
-
-    Returns
-    -------
-    dict
-        Gradient of every weight and bias, by the names of ``net.named_parameters()``.
+    The network must have fixed alphas. `at_once` derivatives are sent forward together; memory grows with it. Returns
+    the gradient of every weight and bias by the names of ``net.named_parameters()``.
     """
     if net.config.learnable_alphas:
         raise ValueError("forward_gradients takes networks with fixed alphas; this one has learnable_alphas=True")

@@ -64,8 +64,6 @@ def half_steps(alpha: float, low: float, high: float, tol: float) -> HalfSteps:
     the last one, the residual in the norm of D^(−1/2) has shrunk to √2/T_k(1/ρ) at most. D lies between 1 + α·`low`
     (`low` is the smallest conductance of an edge) and 1 + 4αc: this bounds the residual in the usual norm.
 
-    Examples
-    --------
     >>> len(half_steps(25.0, 1.0, 1.0, 1e-3).omegas), half_steps(0.0, 1.0, 1.0, 1e-3).omegas
     (62, array([1.]))
     """

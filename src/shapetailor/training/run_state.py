@@ -16,7 +16,8 @@ from torch.nn import Module
 from torch.optim import Optimizer
 
 from ..network.checkpoint import Model, read_model, read_tensors, write_tensors
-from .progress import Record
+
+Record = dict[str, Any]
 
 FORMAT = "unfinished training"
 FORMAT_VERSION = 1

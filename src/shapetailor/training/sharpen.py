@@ -26,8 +26,7 @@ from ..segmentation.usage import Usage
 from .augmentation import Batches
 from .boundary_samples import TOGETHER, PairMaker, Pairs, deviation
 from .corpus import Corpus, Data, data_name, read_corpus
-from .loop import Loop, Pace
-from .progress import progress_bar
+from .loop import Loop, Pace, progress_bar
 from .run_state import finished, state_path
 from .train import check_settings, recipe
 
@@ -212,8 +211,6 @@ def choice_loss(cost: Tensor, target: Tensor) -> Tensor:
 
     Both sides of a boundary weigh the same.
 
-    Examples
-    --------
     >>> cost = torch.tensor([[[[0.0, 0.0]], [[0.0, 0.2]]]])
     >>> choice_loss(cost.repeat(1, 1, 1, 60), torch.tensor([[[0, -1]]]).repeat(1, 1, 60))
     tensor(0.3466)

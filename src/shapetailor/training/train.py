@@ -20,8 +20,7 @@ from ..segmentation.usage import Usage
 from .augmentation import Batches
 from .corpus import Corpus, Data, data_name, read_corpus
 from .distributed import Processes, joined
-from .loop import Loop, Pace
-from .progress import draw_curves, progress_bar
+from .loop import Loop, Pace, draw_curves, progress_bar
 from .run_state import finished, state_path
 from .sample_bank import Blocks, corpus_blocks, draw, fill_bank
 from .validation import clustered_covering
