@@ -25,6 +25,7 @@ from ..network.stdnn import STDNN
 from ..poisson import chebyshev
 from ..poisson.dense_backend import operator_matrix
 from ..poisson.operator import edges_of, laplacian
+from ..poisson.torch_backend import steps
 from .measure import Outcome, best_times, machine, peak_memory, progress
 from .report import NOTHING, Data, duration, megabytes, page, text_table, verdict
 
@@ -136,14 +137,10 @@ def explicit_smooth(inverses: dict[float, Tensor], domain: Domain, x: Tensor, al
 
 def chebyshev_smooth(domain: Domain, x: Tensor, alpha: Tensor) -> Tensor:
     """Take as many Chebyshev steps as the tolerance asks for; autograd records them."""
-    edges, a = domain.edges, _by_scale(alpha)
     kappa = chebyshev.condition(float(alpha.max()))
     gamma, omegas = chebyshev.step_weights(kappa, chebyshev.step_count(kappa, domain.tol))
-    b = x[:, None].expand(-1, a.shape[1], -1, -1, -1)
-    u = previous = torch.zeros_like(b)
-    for omega in omegas.tolist():
-        residual = b - u - a * laplacian(u, edges.across, edges.down)
-        u, previous = previous + omega * (gamma * residual + (u - previous)), u
+    several = alpha if alpha.ndim == 2 else alpha[None]
+    u = steps(x, domain.edges.across, domain.edges.down, several, gamma, omegas.tolist())
     return u if alpha.ndim == 2 else u.squeeze(1)
 
 

@@ -7,18 +7,6 @@ from .sample import Sample
 from .textures import FAMILIES, ProceduralTextures, texture
 
 __all__ = [
-    "BSDS500",
-    "FAMILIES",
-    "RWTSD",
-    "FolderDataset",
-    "MosaicDataset",
-    "OutexUS",
-    "ProceduralTextures",
-    "Sample",
-    "SyntheticMultiRegion",
-    "TextureFolder",
-    "mosaic",
-    "random_regions",
-    "split_textures",
-    "texture",
-]
+    "BSDS500", "FAMILIES", "RWTSD", "FolderDataset", "MosaicDataset", "OutexUS", "ProceduralTextures", "Sample",
+    "SyntheticMultiRegion", "TextureFolder", "mosaic", "random_regions", "split_textures", "texture",
+]  # fmt: skip

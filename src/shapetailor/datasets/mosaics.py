@@ -108,12 +108,7 @@ class MosaicDataset(Dataset[Sample]):
     """
 
     def __init__(
-        self,
-        textures: Textures,
-        count: int,
-        regions: tuple[int, int] = (2, 2),
-        size: int | Shape = 256,
-        seed: int = 0,
+        self, textures: Textures, count: int, regions: tuple[int, int] = (2, 2), size: int | Shape = 256, seed: int = 0
     ) -> None:
         low, high = regions
         if not 2 <= low <= high <= max(MIN_SHARE):

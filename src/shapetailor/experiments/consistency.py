@@ -83,13 +83,9 @@ def _judge(context: Context, who: Participant, trial: Trial) -> dict[str, dict[s
 
 
 def add_grid(
-    context: Context,
-    results: Results,
-    trials: Sequence[Trial],
-    methods: Sequence[Participant],
-    head: str,
+    context: Context, results: Results, trials: Sequence[Trial], methods: Sequence[Participant], head: str,
     orders: Sequence[str],
-) -> None:
+) -> None:  # fmt: skip
     """Draw S[I]∘w and S[I∘w], or only the latter if `orders` names one, in the colours of the paired true regions."""
     rows = []
     for trial in trials:

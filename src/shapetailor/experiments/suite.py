@@ -109,17 +109,9 @@ def judge(context: Context, part: str, method: Method, samples: Sequence[Sample]
 
 
 def compare(
-    context: Context,
-    results: Results,
-    split: Split,
-    segment: Segment,
-    part: str,
-    *,
-    beside: Mapping[str, str],
-    suffix: str = "",
-    without: Sequence[str] = (),
-    evolution: EvolutionConfig | None = None,
-) -> dict[str, str]:
+    context: Context, results: Results, split: Split, segment: Segment, part: str, *, beside: Mapping[str, str],
+    suffix: str = "", without: Sequence[str] = (), evolution: EvolutionConfig | None = None,
+) -> dict[str, str]:  # fmt: skip
     """Fit and judge all methods, a row of `results` each; return title → part, for pictures.
 
     `beside` maps a baseline's name to the paper's row, `suffix` is added to titles.

@@ -166,7 +166,7 @@ def contingency(predicted: Partition, true: Partition) -> Contingency:
     )
 
 
-def contingency_tables(prediction: LabelMap, truth: Truth, ignore: int | None = None) -> list[Contingency]:
+def tables_of(prediction: LabelMap, truth: Truth, ignore: int | None = None) -> list[Contingency]:
     """Check the arguments and return one table an annotator, over the pixels that are not ignored."""
     labels = as_labels("prediction", prediction)
     tables = []

@@ -58,12 +58,9 @@ def normalise(image: Tensor) -> Tensor:
 
 
 def prepare(
-    image: Tensor,
-    kind: Kind = "paper",
-    energy_scales: tuple[float, ...] = (0.0, 1.0, 4.0),
-    pool: Pool | None = None,
-    tol: float = 1e-4,
-) -> Tensor:
+    image: Tensor, kind: Kind = "paper", energy_scales: tuple[float, ...] = (0.0, 1.0, 4.0),
+    pool: Pool | None = None, tol: float = 1e-4,
+) -> Tensor:  # fmt: skip
     """Preprocess whole pictures (B, C, H, W) into what the network takes.
 
     "paper": `normalise`. "rich": the picture, whose values must lie in 0..1, followed by constant maps: each rich
@@ -84,13 +81,9 @@ def prepare(
 
 
 def channels(
-    image: Tensor,
-    domain: Domain,
-    image_channels: int,
-    kind: Kind = "paper",
-    energy_scales: tuple[float, ...] = (0.0, 1.0, 4.0),
-    pooling: Pooling | None = None,
-) -> Tensor:
+    image: Tensor, domain: Domain, image_channels: int, kind: Kind = "paper",
+    energy_scales: tuple[float, ...] = (0.0, 1.0, 4.0), pooling: Pooling | None = None,
+) -> Tensor:  # fmt: skip
     """Compute the channels of f0, before smoothing, from the output of `prepare` of the same kind.
 
     "paper": colours, gray (where there are several colours), absolute oriented gradients of the gray value. "rich":

@@ -31,15 +31,9 @@ class Layer(nn.Module):
     """
 
     def __init__(
-        self,
-        inputs: int,
-        outputs: int,
-        alphas: Sequence[float] = (),
-        *,
-        each_input: bool = False,
-        derivatives: bool = False,
-        learnable: bool = False,
-    ) -> None:
+        self, inputs: int, outputs: int, alphas: Sequence[float] = (), *, each_input: bool = False,
+        derivatives: bool = False, learnable: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.inputs, self.outputs, self.maps = inputs, outputs, 3 if derivatives else 1
         self.fixed, self.groups = tuple(alphas), 0 if each_input else len(alphas)

@@ -21,8 +21,6 @@ def condition(alpha: float, conductance: float = 1.0) -> float:
 def step_count(kappa: float, reduction: float) -> int:
     """Return the least k with ``1 / T_k(σ) <= reduction`` on [1, κ]: k steps shrink any residual so far.
 
-    Examples
-    --------
     >>> step_count(condition(25.0), 1e-3), step_count(condition(400.0), 1e-3), step_count(1.0, 1e-3)
     (54, 215, 1)
     """

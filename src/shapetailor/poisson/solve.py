@@ -16,30 +16,14 @@ Backend = Literal["auto", "chebyshev", "multigrid", "torch", "dense"]
 
 @overload
 def smooth(
-    x: Tensor,
-    labels: Tensor | Edges,
-    alpha: float | Tensor,
-    tol: float = ...,
-    *,
-    screening: Tensor | None = ...,
-    guess: Tensor | None = ...,
-    backend: Backend = ...,
-    max_steps: int | None = ...,
-    return_stats: Literal[False] = ...,
-) -> Tensor: ...
+    x: Tensor, labels: Tensor | Edges, alpha: float | Tensor, tol: float = ..., *, screening: Tensor | None = ...,
+    guess: Tensor | None = ..., backend: Backend = ..., max_steps: int | None = ..., return_stats: Literal[False] = ...,
+) -> Tensor: ...  # fmt: skip
 @overload
 def smooth(
-    x: Tensor,
-    labels: Tensor | Edges,
-    alpha: float | Tensor,
-    tol: float = ...,
-    *,
-    screening: Tensor | None = ...,
-    guess: Tensor | None = ...,
-    backend: Backend = ...,
-    max_steps: int | None = ...,
-    return_stats: Literal[True],
-) -> tuple[Tensor, Stats]: ...
+    x: Tensor, labels: Tensor | Edges, alpha: float | Tensor, tol: float = ..., *, screening: Tensor | None = ...,
+    guess: Tensor | None = ..., backend: Backend = ..., max_steps: int | None = ..., return_stats: Literal[True],
+) -> tuple[Tensor, Stats]: ...  # fmt: skip
 def smooth(
     x: Tensor,
     labels: Tensor | Edges,
@@ -129,16 +113,9 @@ def smooth(
 
 
 def _screened(
-    x: Tensor,
-    edges: Edges,
-    alpha: float | Tensor,
-    scales: Tensor,
-    screening: Tensor,
-    tol: float,
-    max_steps: int | None,
-    guess: Tensor | None,
-    backend: str,
-) -> tuple[Tensor, Stats]:
+    x: Tensor, edges: Edges, alpha: float | Tensor, scales: Tensor, screening: Tensor, tol: float,
+    max_steps: int | None, guess: Tensor | None, backend: str,
+) -> tuple[Tensor, Stats]:  # fmt: skip
     from .screened import smooth_screened  # here, since it is compiled
 
     images, _, height, width = x.shape

@@ -14,14 +14,9 @@ from .stats import FLOOR, Stats, combine
 
 
 def solve(
-    x: Tensor,
-    edges: Edges,
-    alpha: Tensor,
-    tol: float,
-    guess: Tensor | None = None,
-    max_steps: int | None = None,
+    x: Tensor, edges: Edges, alpha: Tensor, tol: float, guess: Tensor | None = None, max_steps: int | None = None,
     fused: bool = True,
-) -> tuple[Tensor, Stats]:
+) -> tuple[Tensor, Stats]:  # fmt: skip
     """Solve for x (B, C, H, W) at alpha (A, C): (B, A, C, H, W), and how it went."""
     # One polynomial for every channel, for the largest α: the other spectra lie inside its spectrum.
     kappa = chebyshev.condition(float(alpha.max()), largest_conductance(edges))
@@ -36,7 +31,7 @@ def solve(
 
         name, u = "triton", Stepper(rhs, across, down, a).run(gamma, omegas.tolist())
     else:
-        name, u = "torch", _steps(rhs, across, down, a, gamma, omegas.tolist())
+        name, u = "torch", steps(rhs, across, down, a, gamma, omegas.tolist())
     residual = _residual(u, rhs, across, down, a)
     left, size = residual.flatten(3).norm(dim=3), rhs.flatten(2).norm(dim=2)[:, None]
     relative = torch.where(size > 0, left / size.clamp_min(torch.finfo(dtype).tiny), 0)
@@ -47,8 +42,8 @@ def _residual(u: Tensor, rhs: Tensor, across: Tensor, down: Tensor, alpha: Tenso
     return rhs[:, None] - u - alpha[None, :, :, None, None] * laplacian(u, across, down)
 
 
-def _steps(rhs: Tensor, across: Tensor, down: Tensor, alpha: Tensor, gamma: float, omegas: list[float]) -> Tensor:
-    """Run u_{k+1} = u_{k−1} + ω (γ r_k + u_k − u_{k−1}) from zero."""
+def steps(rhs: Tensor, across: Tensor, down: Tensor, alpha: Tensor, gamma: float, omegas: list[float]) -> Tensor:
+    """Run u_{k+1} = u_{k−1} + ω (γ r_k + u_k − u_{k−1}) from zero: (B, C, H, W) to (B, A, C, H, W)."""
     u = previous = torch.zeros_like(rhs)[:, None].expand(-1, alpha.shape[0], -1, -1, -1)
     for omega in omegas:
         residual = _residual(u, rhs, across, down, alpha)

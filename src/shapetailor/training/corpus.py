@@ -90,14 +90,9 @@ class Corpus:
 
 
 def read_corpus(
-    data: Data,
-    size: int,
-    ignore: int | None = None,
-    stride: int = 1,
-    most: int | None = None,
-    seed: int = 0,
+    data: Data, size: int, ignore: int | None = None, stride: int = 1, most: int | None = None, seed: int = 0,
     intensity: Intensity | None = None,
-) -> Corpus:
+) -> Corpus:  # fmt: skip
     """Read folders with `images/` and `masks/`, or any dataset, and resize everything to `size` × `size`.
 
     Values become 0..1 by `intensity`, the rule of the model. Gray images among coloured ones get three equal channels.

@@ -65,16 +65,9 @@ class Loop:
     """
 
     def __init__(
-        self,
-        net: Module,
-        pace: Pace,
-        out: Path | None = None,
-        run: Mapping[str, Any] | None = None,
-        resume: bool = False,
-        processes: Processes | None = None,
-        title: str = "train",
-        progress: bool = False,
-    ) -> None:
+        self, net: Module, pace: Pace, out: Path | None = None, run: Mapping[str, Any] | None = None,
+        resume: bool = False, processes: Processes | None = None, title: str = "train", progress: bool = False,
+    ) -> None:  # fmt: skip
         self.net, self.pace, self.run, self.title = net, pace, run or {}, title
         self.processes = processes or Processes(0, 1, torch.device("cpu"))
         self.shown = progress and self.processes.rank == 0

@@ -96,22 +96,13 @@ class TrainConfig:
         return {**asdict(self), "network": self.network.to_dict(), "usage": self.model_usage.to_dict()}
 
 
+_TEXTURE = STDNNConfig(
+    features="rich", premix=32, scales=(0.4, 1.5, 5.0, 20.0), widths=(96, 64, 32), alpha=(0.3, 1.2, 4.0),
+    derivatives=True, head="unit", stride=4, resolution=256, tol=1e-3,
+)  # fmt: skip
 #: The named recipes. "paper" follows the paper: its network and loss, true regions, 32×32 pixels.
 RECIPES = {
-    "texture": TrainConfig(
-        STDNNConfig(
-            features="rich",
-            premix=32,
-            scales=(0.4, 1.5, 5.0, 20.0),
-            widths=(96, 64, 32),
-            alpha=(0.3, 1.2, 4.0),
-            derivatives=True,
-            head="unit",
-            stride=4,
-            resolution=256,
-            tol=1e-3,
-        )
-    ),
+    "texture": TrainConfig(_TEXTURE),
     "paper": TrainConfig(STDNNConfig(), separation=False, size=32, mosaics=False, perturb=False),
 }
 
