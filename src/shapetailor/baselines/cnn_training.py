@@ -150,20 +150,14 @@ def _fit(kind: Kind, samples: Sequence[Sample], folder: Path, settings: FitSetti
     schedule = QUICK if settings.quick else FULL
     corpus = read_corpus(list(samples), schedule.size)
     if corpus.images.shape[1] not in (1, 3):
-        raise ValueError(
-            f"samples must be gray or have 3 colours for {kind.title}, got {corpus.images.shape[1]} channels"
-        )
+        got = f"got {corpus.images.shape[1]} channels"
+        raise ValueError(f"samples must be gray or have 3 colours for {kind.title}, {got}")
     weights = pretrained_file(kind.architecture, settings.weights)
     origin = f"from {weights.stem}" if weights else "from scratch"
     classes = min(MOST_CLASSES, int(corpus.truths.max()) + 1)
-    run: dict[str, Any] = {
-        "loss": kind.loss,
-        "dimension": classes if kind.loss == "ce" else DIMENSION,
-        "origin": origin,
-        "seed": settings.seed,
-        "schedule": asdict(schedule),
-        "data": corpus.fingerprint(),
-    }
+    dimension = classes if kind.loss == "ce" else DIMENSION
+    run: dict[str, Any] = {"loss": kind.loss, "dimension": dimension, "origin": origin, "seed": settings.seed}
+    run |= {"schedule": asdict(schedule), "data": corpus.fingerprint()}
     net = _network(kind, corpus, folder / f"{kind.name}.safetensors", weights, run, settings)
     fixed = replace(settings.evolution or EvolutionConfig(), tailored=False)
     title = f"{kind.title}, {origin}"

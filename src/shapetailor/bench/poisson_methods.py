@@ -119,11 +119,8 @@ def sparse_lu(problem: Problem, tol: float) -> Array:
 
 def symmetric_lu(problem: Problem, tol: float) -> Array:
     """`splu` with the options for symmetric, diagonally dominant matrices (SuperLU users' guide)."""
-    options = {"SymmetricMode": True}
-    return _by_scale(
-        problem,
-        lambda matrix: splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options).solve,
-    )
+    settings = {"permc_spec": "MMD_AT_PLUS_A", "diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
+    return _by_scale(problem, lambda matrix: splu(matrix, **settings).solve)
 
 
 def algebraic_multigrid(problem: Problem, tol: float) -> Array:

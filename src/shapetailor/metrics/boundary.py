@@ -31,7 +31,11 @@ class BoundaryScore(NamedTuple):
 def boundary_f(
     prediction: LabelMap, truth: Truth, *, ignore: int | None = None, tolerance: float = TOLERANCE
 ) -> BoundaryScore:
-    """Boundary precision, recall and F of a label map against one or more annotators [1]_ [2]_.
+    """Boundary precision, recall and F of a label map against one or more annotators.
+
+    D. Martin, C. Fowlkes and J. Malik, "Learning to detect natural image boundaries using local brightness, color, and
+    texture cues", IEEE TPAMI 26(5), 2004; P. Arbeláez, M. Maire, C. Fowlkes and J. Malik, "Contour detection and
+    hierarchical image segmentation", IEEE TPAMI 33(5), 2011.
 
     Parameters
     ----------
@@ -47,13 +51,6 @@ def boundary_f(
     -------
     BoundaryScore
         All three are 1 where neither map has a boundary, 0 where only one has.
-
-    References
-    ----------
-    .. [1] D. Martin, C. Fowlkes and J. Malik, "Learning to detect natural image boundaries using local
-       brightness, color, and texture cues", IEEE TPAMI 26(5), 2004.
-    .. [2] P. Arbeláez, M. Maire, C. Fowlkes and J. Malik, "Contour detection and hierarchical image
-       segmentation", IEEE TPAMI 33(5), 2011.
 
     Examples
     --------

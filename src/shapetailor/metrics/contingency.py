@@ -157,13 +157,8 @@ def contingency(predicted: Partition, true: Partition) -> Contingency:
         overlap = table[pairs]
     else:
         pairs, overlap = np.unique(joint, return_counts=True)
-    return Contingency(
-        predicted=pairs // true.regions,
-        true=pairs % true.regions,
-        overlap=overlap,
-        predicted_sizes=np.bincount(predicted.codes, minlength=predicted.regions),
-        true_sizes=np.bincount(true.codes, minlength=true.regions),
-    )
+    predicted_sizes, true_sizes = (np.bincount(each.codes, minlength=each.regions) for each in (predicted, true))
+    return Contingency(pairs // true.regions, pairs % true.regions, overlap, predicted_sizes, true_sizes)
 
 
 def tables_of(prediction: LabelMap, truth: Truth, ignore: int | None = None) -> list[Contingency]:

@@ -92,8 +92,8 @@ def region_scores(prediction: LabelMap, truth: Truth, *, ignore: int | None = No
     """Return every region metric of one image; the contingency tables are made once."""
     counted = tables_of(prediction, truth, ignore)
     names = ("rand_index", "variation_of_information", "adjusted_rand", "mean_iou")
-    means = (mean(getattr(Contingency, name), counted) for name in names)
-    return RegionScores(_covering(counted), *means, _voc_accuracy(counted))
+    means = {name: mean(getattr(Contingency, name), counted) for name in names}
+    return RegionScores(covering=_covering(counted), voc_accuracy=_voc_accuracy(counted), **means)
 
 
 def align_labels(prediction: LabelMap, truth: LabelMap, *, ignore: int | None = None) -> tuple[Ints, Ints]:

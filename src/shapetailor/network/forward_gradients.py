@@ -44,12 +44,9 @@ def forward_gradients(
     gradients: dict[int, Tensor] = {}
     for depth, stage in enumerate(net.stages):
         z = stage(x, grid.layers)
-        values = torch.cat(
-            [
-                _propagate(delta, z, net.stages[depth + 1 :], target, grid.layers)
-                for delta in _derivatives(stage, x, grid.layers, at_once)
-            ]
-        ).unflatten(0, (stage.outputs, -1))
+        deltas = _derivatives(stage, x, grid.layers, at_once)
+        parts = [_propagate(delta, z, net.stages[depth + 1 :], target, grid.layers) for delta in deltas]
+        values = torch.cat(parts).unflatten(0, (stage.outputs, -1))
         gradients[id(stage.weight)], gradients[id(stage.bias)] = values[:, :-1], values[:, -1]
         x = z.relu()
     return {name: gradients[id(parameter)] for name, parameter in net.named_parameters()}

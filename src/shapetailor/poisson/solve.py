@@ -6,7 +6,7 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
-from . import dense_backend, torch_backend
+from . import torch_backend
 from .autograd import Settings, Solve, Solver, check_values
 from .operator import Edges, edges_of
 from .stats import Stats
@@ -179,11 +179,8 @@ def _check_alpha(x: Tensor, alpha: float | Tensor) -> Tensor:
             f"alpha must be a number, ({channels},) one for each channel, or (A, {channels}) or (A, 1) several scales; "
             f"got shape {tuple(alpha.shape)}"
         )
-    return (
-        alpha.to(x.device, x.dtype)
-        .reshape(-1 if alpha.ndim == 2 else 1, alpha.shape[-1] if alpha.ndim else 1)
-        .expand(-1, channels)
-    )
+    shape = (-1 if alpha.ndim == 2 else 1, alpha.shape[-1] if alpha.ndim else 1)
+    return alpha.to(x.device, x.dtype).reshape(shape).expand(-1, channels)
 
 
 def _check_guess(guess: Tensor, x: Tensor, shape: tuple[int, ...], several: bool) -> Tensor:
@@ -204,7 +201,7 @@ def _choose(x: Tensor, backend: str) -> Solver:
     if backend not in ("auto", "chebyshev", "multigrid", "torch", "dense"):
         raise ValueError(f"backend must be 'auto', 'chebyshev', 'multigrid', 'torch' or 'dense', got {backend!r}")
     if backend == "dense":
-        return dense_backend.solve
+        return torch_backend.solve_dense
     if backend == "torch":
         return partial(torch_backend.solve, fused=False)
     if x.device.type == "cpu":

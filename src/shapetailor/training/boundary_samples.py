@@ -137,7 +137,7 @@ class PairMaker:
         both = near[0] & near[1]
         target = torch.where(both & (truth == i), 0, torch.where(both & (truth == j), 1, -1)).to(torch.int8)
         stacked = (torch.stack(each, dim=1) for each in (channels, inside, own, first))
-        return Pairs(images.half(), truths.to(torch.int16), regions.to(torch.int16), names, *stacked, target)
+        return Pairs(*[images.half(), truths.to(torch.int16), regions.to(torch.int16), names, *stacked, target])
 
     def _described(self, images: Tensor) -> Tensor:
         """The first network's descriptors of whole pictures, as `Segmenter` starts from them."""

@@ -25,7 +25,7 @@ from ..network.stdnn import STDNN, STDNNConfig
 from ..segmentation.usage import Usage
 from .augmentation import Batches
 from .boundary_samples import TOGETHER, PairMaker, Pairs, deviation
-from .corpus import Corpus, Data, data_name, read_corpus
+from .corpus import Data, data_name, read_corpus
 from .loop import Loop, Pace, progress_bar
 from .run_state import finished, state_path
 from .train import check_settings, recipe
@@ -121,7 +121,10 @@ def sharpen(
     usage = Usage.from_dict(said) if said else Usage.usual(first.stride, two_networks=False)
     usage = replace(usage, near=config.near, far=config.far)
     corpus = read_corpus(data, config.size, ignore, first.stride, config.most, config.seed, usage.intensity)
-    corpus = _colours(corpus, first.image_channels).to(place)
+    have, channels = corpus.images.shape[1], first.image_channels
+    if have not in (1, channels):
+        raise ValueError(f"the data must have images of {channels} channels, as the model wants; got {have}")
+    corpus = replace(corpus, images=corpus.images.expand(-1, channels, -1, -1)).to(place)
     run = {
         "sharpening": config.to_dict(),
         "sharpening_data": {"name": data_name(data), "fingerprint": corpus.fingerprint()},
@@ -173,13 +176,6 @@ def _with_fine(first: STDNN, config: SharpenConfig, place: torch.device) -> tupl
     net.to(place).eval().requires_grad_(False)
     assert net.fine is not None
     return net, net.fine.requires_grad_(True)
-
-
-def _colours(corpus: Corpus, channels: int) -> Corpus:
-    have = corpus.images.shape[1]
-    if have not in (1, channels):
-        raise ValueError(f"the data must have images of {channels} channels, as the model wants; got {have}")
-    return replace(corpus, images=corpus.images.expand(-1, channels, -1, -1))
 
 
 @torch.no_grad()

@@ -221,9 +221,7 @@ def batch_loss(net: STDNN, bank: Blocks, step: int, config: TrainConfig, process
 
 def mean_loss(descriptors: Tensor, truths: Tensor, config: TrainConfig) -> Tensor:
     """Return the images' mean loss, of the blocks that the network works on."""
-    if not config.separation:
-        return region_loss(descriptors, truths)
-    return separation_loss(descriptors, truths)
+    return (separation_loss if config.separation else region_loss)(descriptors, truths)
 
 
 def validation_blocks(net: STDNN, validation: Corpus, config: TrainConfig, processes: Processes) -> list[Blocks]:
