@@ -1,7 +1,5 @@
 """Clustering of points: k-means, and the normalised cut."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.linalg
 import scipy.sparse.linalg
@@ -17,13 +15,10 @@ RANK = 1e-3
 
 
 def kmeans(points: Floats, clusters: int, rng: np.random.Generator, n_init: int = 8) -> Ints:
-    """Cluster (P, D) points by Lloyd's iterations from k-means++ seedings [1]_; the least sum of squares wins.
+    """Cluster (P, D) points by Lloyd's iterations from k-means++ seedings; the least sum of squares wins.
 
     Points that differ by rounding only are one cluster. The result depends on the order of the points.
-
-    References
-    ----------
-    .. [1] D. Arthur and S. Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007.
+    D. Arthur and S. Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007.
     """
     if clusters == 1:
         return np.zeros(len(points), dtype=np.int64)
@@ -34,16 +29,11 @@ def kmeans(points: Floats, clusters: int, rng: np.random.Generator, n_init: int 
 def normalised_cut(
     points: Floats, clusters: int, rng: np.random.Generator, n_init: int = 8, sigma2: float = 0.1
 ) -> Ints:
-    """Cluster (P, D) points by a normalised cut [1]_ of the graph of all pairs.
+    """Cluster (P, D) points by a normalised cut (J. Shi and J. Malik, PAMI 22(8), 2000) of the graph of all pairs.
 
     A pair weighs ``exp(−‖F_p − F_q‖² / sigma2)``. The first eigenvectors of the normalised affinity, rows scaled to
-    unit length, are clustered by k-means [2]_. Unlike k-means of the points, this follows clusters that are stretched
-    or of unequal width.
-
-    References
-    ----------
-    .. [1] J. Shi and J. Malik, "Normalized cuts and image segmentation", PAMI 22(8), 2000.
-    .. [2] A. Ng, M. Jordan and Y. Weiss, "On spectral clustering: analysis and an algorithm", NIPS 2001.
+    unit length, are clustered by k-means (A. Ng, M. Jordan and Y. Weiss, "On spectral clustering", NIPS 2001). Unlike
+    k-means of the points, this follows clusters that are stretched or of unequal width.
     """
     values, vectors = spectrum(points, clusters, sigma2)
     # The graph of fewer clusters has no more vectors that matter; the rest is noise.

@@ -4,8 +4,6 @@ Renaming labels changes no loss. Pixels with negative labels do not count. All r
 whatever their size, and all images of a batch.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -12,8 +12,15 @@ import torch
 
 from shapetailor.bench import poisson
 from shapetailor.bench.measure import Outcome, best_times, peak_memory
-from shapetailor.bench.poisson_methods import METHODS, Method, graph_laplacian, ours
-from shapetailor.bench.poisson_problem import CASES, make_problem, relative_error
+from shapetailor.bench.poisson_methods import (
+    CASES,
+    METHODS,
+    Method,
+    graph_laplacian,
+    make_problem,
+    ours,
+    relative_error,
+)
 from shapetailor.bench.poisson_report import judge, report
 from shapetailor.bench.report import text_table
 from shapetailor.cli import main

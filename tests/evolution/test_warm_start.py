@@ -4,9 +4,8 @@ import numpy as np
 import torch
 
 from shapetailor import STDNN
-from shapetailor.evolution.region_costs import Tailor
+from shapetailor.evolution.region_costs import Solved, Tailor
 from shapetailor.evolution.region_shape import boxes_of, shape_of, widened
-from shapetailor.evolution.warm_start import Solved
 from shapetailor.network import region_grid as domain
 from shapetailor.network.checkpoint import load_model
 from shapetailor.network.describer import Descriptors

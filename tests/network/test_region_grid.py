@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from shapetailor.network.region_grid import DIRECTIONS, HEAT_STEPS, Domain, Memory
-from shapetailor.poisson.dense_backend import operator_matrix
+from shapetailor.poisson.torch_backend import operator_matrix
 
 
 def ramp(angle, height=7, width=6):

@@ -12,9 +12,7 @@ descriptors share the starts and the evolution of `Segmenter`.
 [0, 1]
 """
 
-from __future__ import annotations
-
-from . import classical, cnn_recipes, stld, trained
+from . import classical, cnn_training, stld, trained
 from .method import Baseline, FitSettings, Method
 from .trained import stdnn_method
 
@@ -22,5 +20,5 @@ __all__ = ["BASELINES", "Baseline", "FitSettings", "Method", "stdnn_method"]
 
 #: By name, in the order of tables.
 BASELINES: dict[str, Baseline] = {
-    each.name: each for module in (trained, stld, cnn_recipes, classical) for each in module.BASELINES
+    each.name: each for module in (trained, stld, cnn_training, classical) for each in module.BASELINES
 }

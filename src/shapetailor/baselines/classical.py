@@ -1,7 +1,5 @@
 """Classical methods, none of which learns from other images: k-means of colours, a random forest, Chan–Vese."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec

@@ -31,13 +31,8 @@ FORMAT, FORMAT_VERSION = "cnn", 1
 class CNN(nn.Module, Describer):
     """The network's last layer, upsampled to the picture's size and bounded, as descriptors.
 
-    Parameters
-    ----------
-    architecture : {"fcn_resnet101", "deeplabv3_resnet101"}
-    dimension : int
-        Outputs of the last layer.
-    head : {"softmax", "unit"}
-        Softmax, for outputs that are classes, or division by the norm.
+    The architecture is "fcn_resnet101" or "deeplabv3_resnet101", the head softmax, for outputs that are classes, or
+    division by the norm.
     """
 
     image_channels = 3

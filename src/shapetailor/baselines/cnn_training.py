@@ -1,11 +1,15 @@
-"""Training of convolutional networks on images and their regions."""
+"""FCN-ResNet101 and DeepLab-v3, trained by cross-entropy and by our loss.
 
-from __future__ import annotations
+"Our loss" is that of the ST-DNN beside them (`loss.separation_loss`), on descriptors of the same dimension and of unit
+length, so that a comparison is one of networks and not of losses.
+"""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from math import pi
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -13,16 +17,26 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..datasets import Sample
+from ..evolution.config import EvolutionConfig
 from ..loss import separation_loss
-from ..training.corpus import Corpus
+from ..training.corpus import Corpus, read_corpus
 from ..training.loop import Loop, Pace
-from .cnn import CNN
+from ..training.run_state import require_same_run
+from ..training.train import recipe
+from .cnn import CNN, load_cnn, load_pretrained, pretrained_file, save_cnn
+from .method import Baseline, DescriptorMethod, FitSettings, Method, count_parameters
+from .vision import missing
 
 Loss = Literal["ce", "loss"]
 
 #: The paper augments by 8 rotations and 5 scales; which scales, it does not say.
 ROTATIONS = 8
 SCALES = (0.7, 0.85, 1.0, 1.2, 1.4)
+#: Most classes of the cross-entropy; of an image with more regions the largest count.
+MOST_CLASSES = 20
+#: Dimension of the descriptors that are trained by our loss.
+DIMENSION = recipe("texture").network.dimension
 
 
 @dataclass(frozen=True)
@@ -76,8 +90,6 @@ def matched_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     that has the least cross-entropy. Every region of an image weighs the same, as in `eq:loss`. Pixels with negative
     labels do not count; an image has at most as many regions as there are classes.
 
-    Examples
-    --------
     >>> logits = torch.tensor([[[[9.0, 0.0]], [[0.0, 9.0]]]])
     >>> first, second = torch.tensor([[[0, 1]]]), torch.tensor([[[1, 0]]])
     >>> bool(matched_cross_entropy(logits, first) == matched_cross_entropy(logits, second))
@@ -113,3 +125,64 @@ def turned_and_scaled(images: Tensor, truths: Tensor, rng: np.random.Generator) 
     turned = F.grid_sample(images, grid, "bilinear", "reflection", align_corners=False)
     labels = F.grid_sample(truths[:, None].to(images.dtype), grid, "nearest", "reflection", align_corners=False)
     return turned, labels[:, 0].round().to(truths.dtype)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One of the four networks: its name on the command line and in tables, torchvision's name, and the loss."""
+
+    name: str
+    title: str
+    architecture: str
+    loss: Loss
+
+
+KINDS = (
+    Kind("fcn-ce", "FCN-ResNet101, cross-entropy", "fcn_resnet101", "ce"),
+    Kind("fcn-loss", "FCN-ResNet101, our loss", "fcn_resnet101", "loss"),
+    Kind("deeplab-ce", "DeepLab-v3, cross-entropy", "deeplabv3_resnet101", "ce"),
+    Kind("deeplab-loss", "DeepLab-v3, our loss", "deeplabv3_resnet101", "loss"),
+)
+
+
+def _fit(kind: Kind, samples: Sequence[Sample], folder: Path, settings: FitSettings) -> Method:
+    """Train, or read what was trained; the title says what the weights started from."""
+    schedule = QUICK if settings.quick else FULL
+    corpus = read_corpus(list(samples), schedule.size)
+    if corpus.images.shape[1] not in (1, 3):
+        got = f"got {corpus.images.shape[1]} channels"
+        raise ValueError(f"samples must be gray or have 3 colours for {kind.title}, {got}")
+    weights = pretrained_file(kind.architecture, settings.weights)
+    origin = f"from {weights.stem}" if weights else "from scratch"
+    classes = min(MOST_CLASSES, int(corpus.truths.max()) + 1)
+    dimension = classes if kind.loss == "ce" else DIMENSION
+    run: dict[str, Any] = {"loss": kind.loss, "dimension": dimension, "origin": origin, "seed": settings.seed}
+    run |= {"schedule": asdict(schedule), "data": corpus.fingerprint()}
+    net = _network(kind, corpus, folder / f"{kind.name}.safetensors", weights, run, settings)
+    fixed = replace(settings.evolution or EvolutionConfig(), tailored=False)
+    title = f"{kind.title}, {origin}"
+    return DescriptorMethod(title, count_parameters(net), lambda channels: net, replace(settings, evolution=fixed))
+
+
+def _network(
+    kind: Kind, corpus: Corpus, file: Path, weights: Path | None, run: dict[str, Any], settings: FitSettings
+) -> CNN:
+    if file.exists():
+        net, before = load_cnn(file)
+        require_same_run(file, before, run)
+        return net
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        net = CNN(kind.architecture, run["dimension"], "softmax" if kind.loss == "ce" else "unit")
+    if weights:
+        load_pretrained(net, weights)
+    if kind.loss == "ce":
+        corpus = replace(corpus, truths=largest_regions(corpus.truths, run["dimension"]))
+    schedule = QUICK if settings.quick else FULL
+    train_cnn(net, corpus, kind.loss, schedule, settings.seed, settings.device, settings.progress)
+    save_cnn(file, net, run)
+    return net
+
+
+BASELINES = tuple(Baseline(kind.name, kind.title, True, partial(_fit, kind), missing) for kind in KINDS)

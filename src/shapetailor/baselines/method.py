@@ -1,7 +1,5 @@
 """A method, how it is fitted, and the common kind: descriptors under our starts and evolution."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

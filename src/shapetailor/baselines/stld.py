@@ -1,9 +1,7 @@
-"""Shape-tailored local descriptors, hand-crafted: the input of an ST-DNN's first map, nothing learned [1]_.
+"""Shape-tailored local descriptors, hand-crafted: the input of an ST-DNN's first map, nothing learned.
 
-References
-----------
-.. [1] N. Khan, M. Algarni, A. Yezzi and G. Sundaramoorthi, "Shape-tailored local descriptors and their application to
-   segmentation and tracking", CVPR 2015.
+N. Khan, M. Algarni, A. Yezzi and G. Sundaramoorthi, "Shape-tailored local descriptors and their application to
+segmentation and tracking", CVPR 2015.
 """
 
 from __future__ import annotations

@@ -1,16 +1,10 @@
 """Networks that `shapetailor.training` trains: the ST-DNN, and Siamese.
 
-Siamese [1]_ is a network of the channels that STLD returns, with no PDE between its maps. It was trained there as a
-pair of networks on pairs of pixels; as in the paper's comparison it has the four maps of the paper's ST-DNN here
-(100, 40, 20 and 5 outputs), and is trained on whole images by the same loss, data and augmentation as the ST-DNN. It
-is an `STDNN` whose scale α between two maps is 0.
-
-References
-----------
-.. [1] N. Khan and G. Sundaramoorthi, "Learned shape-tailored descriptors for segmentation", CVPR 2018.
+Siamese (N. Khan and G. Sundaramoorthi, "Learned shape-tailored descriptors for segmentation", CVPR 2018) is a network
+of the channels that STLD returns, with no PDE between its maps. It was trained there as a pair of networks on pairs of
+pixels; as in the paper's comparison it has the four maps of the paper's ST-DNN here (100, 40, 20 and 5 outputs), and is
+trained on whole images by the same loss, data and augmentation. It is an `STDNN` whose α between two maps is 0.
 """
-
-from __future__ import annotations
 
 import os
 from collections.abc import Sequence
@@ -69,7 +63,4 @@ def _method(title: str, net: STDNN, settings: FitSettings) -> Method:
     return DescriptorMethod(title, count_parameters(net), lambda channels: net, settings)
 
 
-BASELINES = (
-    Baseline("stdnn", "ST-DNN", True, _fit_stdnn),
-    Baseline("siamese", "Siamese", True, _fit_siamese),
-)
+BASELINES = (Baseline("stdnn", "ST-DNN", True, _fit_stdnn), Baseline("siamese", "Siamese", True, _fit_siamese))

@@ -4,8 +4,6 @@ On import torchvision registers shapes of its operators ``nms`` and ``qnms``, an
 built for another torch. The networks used here need neither: declaring them lets the import pass.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from functools import cache
 from importlib import import_module

@@ -1,7 +1,5 @@
 """What every benchmark measures: the machine, times, peak memory."""
 
-from __future__ import annotations
-
 import ctypes
 import multiprocessing
 import os

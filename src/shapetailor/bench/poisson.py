@@ -1,7 +1,5 @@
 """`shapetailor bench poisson`: time, memory and error of `shapetailor.smooth` against the alternatives."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,8 +11,7 @@ import torch
 
 from ..arrays import Array
 from .measure import Outcome, best_times, machine, peak_memory, progress
-from .poisson_methods import METHODS, Method, ours
-from .poisson_problem import CASES, CHANNELS, SCALES, Problem, make_problem, relative_error
+from .poisson_methods import CASES, CHANNELS, METHODS, SCALES, Method, Problem, make_problem, ours, relative_error
 from .poisson_report import PLAIN, PLAIN_OURS, judge, report
 
 SIZES, QUICK_SIZES = (32, 64, 128, 256, 512, 1024, 2048, 4096), (32, 256)

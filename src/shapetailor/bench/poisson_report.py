@@ -1,7 +1,5 @@
 """The report of the Poisson benchmark: tables, and its figures against the targets."""
 
-from __future__ import annotations
-
 from .report import NOTHING, Data, duration, page, text_table, verdict
 
 #: Targets at 256², error 1e-3, 2 cores: how many times faster than splu, by the factor on the alphas.

@@ -1,7 +1,5 @@
 """Reports of benchmarks: heading, tables, figures with units, targets."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,15 +16,10 @@ def page(title: str, machine: Data, words: str, sections: Sequence[str], verdict
         f"load {machine['load']:.1f} at the start; {machine['system']}\n"
         + ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
     )
-    lines = [
-        [
-            each["what"],
-            f"{each['value']:.3g}",
-            f"{'≥' if each['at_least'] else '≤'} {each['target']:g}",
-            "reached" if each["reached"] else "not reached",
-        ]
-        for each in verdicts
-    ]
+    lines = []
+    for each in verdicts:
+        wanted = f"{'≥' if each['at_least'] else '≤'} {each['target']:g}"
+        lines.append([each["what"], f"{each['value']:.3g}", wanted, "reached" if each["reached"] else "not reached"])
     targets = ["Targets\n\n" + text_table(["target", "measured", "wanted", ""], lines)] if verdicts else []
     return "\n\n\n".join([f"{heading}\n{words}", *sections, *targets])
 

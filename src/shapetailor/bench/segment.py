@@ -301,20 +301,13 @@ def _report(data: Data) -> str:
         "\nnetwork was given (dilated regions that changed; the whole picture), in pictures."
         "\ntexture: its first network alone. ARI: adjusted Rand index with the truth."
     )
-    lines = [
-        [
-            row["model"],
-            "ours" if row["backend"] == "auto" else "cold torch",
-            f"{row['size']}²",
-            f"{row['cells']} cells" if row["cells"] else "shrunk",
-            f"{row['accepted']} of {row['iterations']}",
-            f"{row['described']:.1f}",
-            duration(row["seconds"]),
-            f"{1e9 * row['seconds'] / row['described'] / row['size'] ** 2:.0f} ns",
-            f"{row['adjusted_rand']:.2f}",
-        ]
-        for row in data["rows"]
-    ]
+    lines = []
+    for row in data["rows"]:
+        case = [row["model"], "ours" if row["backend"] == "auto" else "cold torch", f"{row['size']}²"]
+        case.append(f"{row['cells']} cells" if row["cells"] else "shrunk")
+        done = [f"{row['accepted']} of {row['iterations']}", f"{row['described']:.1f}", duration(row["seconds"])]
+        per_pixel = f"{1e9 * row['seconds'] / row['described'] / row['size'] ** 2:.0f} ns"
+        lines.append([*case, *done, per_pixel, f"{row['adjusted_rand']:.2f}"])
     head = ["model", "solver", "size", "start", "done", "described", "time", "time / pixel", "ARI"]
     others = [[each["method"], duration(each["seconds"]), f"{each['rand']:.2f}"] for each in data["others"]]
     agreements = ", ".join(f"{model} {share:.1%}" for model, share in data["agreement"].items()) or NOTHING

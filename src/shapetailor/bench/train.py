@@ -8,8 +8,6 @@ All compute the derivative of `eq:loss` in every weight for the same pictures, a
   backend="torch" takes them) or conjugate gradients.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -25,8 +23,8 @@ from ..network.config import STDNNConfig
 from ..network.region_grid import Domain
 from ..network.stdnn import STDNN
 from ..poisson import chebyshev
-from ..poisson.dense_backend import operator_matrix
 from ..poisson.operator import edges_of, laplacian
+from ..poisson.torch_backend import operator_matrix, steps
 from .measure import Outcome, best_times, machine, peak_memory, progress
 from .report import NOTHING, Data, duration, megabytes, page, text_table, verdict
 
@@ -119,12 +117,8 @@ def gradient(net: _Net, image: Tensor, labels: Tensor, smoother: Smoother | None
 def invert(net: STDNN, labels: Tensor) -> dict[float, Tensor]:
     """Return A⁻¹ of every picture, (B, N, N) in float32, for each α of the network."""
     alphas = sorted({alpha for stage in net.stages for alpha in stage.fixed})
-    return {
-        alpha: torch.cat(
-            [torch.linalg.inv(operator_matrix(edges_of(each[None]), alpha, torch.float32)) for each in labels]
-        )
-        for alpha in alphas
-    }
+    edges = [edges_of(each[None]) for each in labels]
+    return {a: torch.cat([torch.linalg.inv(operator_matrix(e, a, torch.float32)) for e in edges]) for a in alphas}
 
 
 def explicit_smooth(inverses: dict[float, Tensor], domain: Domain, x: Tensor, alpha: Tensor) -> Tensor:
@@ -138,14 +132,10 @@ def explicit_smooth(inverses: dict[float, Tensor], domain: Domain, x: Tensor, al
 
 def chebyshev_smooth(domain: Domain, x: Tensor, alpha: Tensor) -> Tensor:
     """Take as many Chebyshev steps as the tolerance asks for; autograd records them."""
-    edges, a = domain.edges, _by_scale(alpha)
     kappa = chebyshev.condition(float(alpha.max()))
     gamma, omegas = chebyshev.step_weights(kappa, chebyshev.step_count(kappa, domain.tol))
-    b = x[:, None].expand(-1, a.shape[1], -1, -1, -1)
-    u = previous = torch.zeros_like(b)
-    for omega in omegas.tolist():
-        residual = b - u - a * laplacian(u, edges.across, edges.down)
-        u, previous = previous + omega * (gamma * residual + (u - previous)), u
+    several = alpha if alpha.ndim == 2 else alpha[None]
+    u = steps(x, domain.edges.across, domain.edges.down, several, gamma, omegas.tolist())
     return u if alpha.ndim == 2 else u.squeeze(1)
 
 
@@ -209,13 +199,9 @@ def _prepare(size: int, name: str) -> Callable[[], object]:
 
 
 def compare(
-    size: int,
-    batch: tuple[_Net, Tensor, Tensor],
-    ways: dict[str, Smoother | None],
-    memory: dict[str, int | None],
-    quick: bool,
-    accuracy: float = ACCURACY,
-) -> list[GradientTiming]:
+    size: int, batch: tuple[_Net, Tensor, Tensor], ways: dict[str, Smoother | None], memory: dict[str, int | None],
+    quick: bool, accuracy: float = ACCURACY,
+) -> list[GradientTiming]:  # fmt: skip
     """Compare every way's gradient with a tight one, then time those that agree, in turns."""
     reference = tight_gradient(*batch)
     errors = {

@@ -1,7 +1,5 @@
 """Datasets: loaders of published and own data, generators of textures and mosaics."""
 
-from __future__ import annotations
-
 from .folder import FolderDataset
 from .mosaics import MosaicDataset, mosaic, random_regions, split_textures
 from .published import BSDS500, RWTSD, OutexUS, SyntheticMultiRegion, TextureFolder
@@ -9,18 +7,6 @@ from .sample import Sample
 from .textures import FAMILIES, ProceduralTextures, texture
 
 __all__ = [
-    "BSDS500",
-    "FAMILIES",
-    "RWTSD",
-    "FolderDataset",
-    "MosaicDataset",
-    "OutexUS",
-    "ProceduralTextures",
-    "Sample",
-    "SyntheticMultiRegion",
-    "TextureFolder",
-    "mosaic",
-    "random_regions",
-    "split_textures",
-    "texture",
-]
+    "BSDS500", "FAMILIES", "RWTSD", "FolderDataset", "MosaicDataset", "OutexUS", "ProceduralTextures", "Sample",
+    "SyntheticMultiRegion", "TextureFolder", "mosaic", "random_regions", "split_textures", "texture",
+]  # fmt: skip

@@ -1,7 +1,5 @@
 """Your own data: a folder with `images/` and `masks/` whose files pair up by their stems."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from pathlib import Path

@@ -7,8 +7,6 @@ blobs of Gaussians and uniform patches whose edges a mode filter smooths.
 # mypy: disable-error-code="no-any-return"
 # NumPy types its ufuncs as returning Any; the tests look at what comes out.
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -110,12 +108,7 @@ class MosaicDataset(Dataset[Sample]):
     """
 
     def __init__(
-        self,
-        textures: Textures,
-        count: int,
-        regions: tuple[int, int] = (2, 2),
-        size: int | Shape = 256,
-        seed: int = 0,
+        self, textures: Textures, count: int, regions: tuple[int, int] = (2, 2), size: int | Shape = 256, seed: int = 0
     ) -> None:
         low, high = regions
         if not 2 <= low <= high <= max(MIN_SHARE):

@@ -1,18 +1,12 @@
 """Random fields, and the procedural textures made of them.
 
-A painter takes a shape (H, W) and a generator and returns an H×W array of any range. Lengths are in pixels.
-
-References
-----------
-K. Perlin. An Image Synthesizer. SIGGRAPH 1985 (turbulence; marble and wood).
-A. Lagae, S. Lefebvre, G. Drettakis, P. Dutré. Procedural Noise using Sparse Gabor Convolution. ACM TOG
-28(3), 2009.
+A painter takes a shape (H, W) and a generator and returns an H×W array of any range. Lengths are in pixels. Turbulence,
+marble and wood: K. Perlin, "An image synthesizer", SIGGRAPH 1985. Gabor noise: A. Lagae, S. Lefebvre, G. Drettakis and
+P. Dutré, "Procedural noise using sparse Gabor convolution", ACM TOG 28(3), 2009.
 """
 
 # mypy: disable-error-code="no-any-return"
 # NumPy types its ufuncs as returning Any; the tests look at what comes out.
-
-from __future__ import annotations
 
 from collections.abc import Callable
 

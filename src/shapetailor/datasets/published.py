@@ -1,17 +1,11 @@
 """Loaders of published datasets, each in its publishers' layout.
 
-References
-----------
 RWTSD: N. Khan, M. Algarni, A. Yezzi, G. Sundaramoorthi. Shape-Tailored Local Descriptors and their Application to
-Segmentation and Tracking. CVPR 2015.
-BSDS500: P. Arbeláez, M. Maire, C. Fowlkes, J. Malik. Contour Detection and Hierarchical Image Segmentation. IEEE TPAMI
-33(5), 2011.
-Outex: T. Ojala, T. Mäenpää, M. Pietikäinen, J. Viertola, J. Kyllönen, S. Huovinen. Outex: New Framework for Empirical
-Evaluation of Texture Analysis Algorithms. ICPR 2002.
+Segmentation and Tracking. CVPR 2015. BSDS500: P. Arbeláez, M. Maire, C. Fowlkes, J. Malik. Contour Detection and
+Hierarchical Image Segmentation. IEEE TPAMI 33(5), 2011. Outex: T. Ojala, T. Mäenpää, M. Pietikäinen, J. Viertola,
+J. Kyllönen, S. Huovinen. Outex: New Framework for Empirical Evaluation of Texture Analysis Algorithms. ICPR 2002.
 Brodatz album: P. Brodatz. Textures: A Photographic Album for Artists and Designers. Dover, 1966.
 """
-
-from __future__ import annotations
 
 import os
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What every dataset yields, and the message of every loader about missing files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,17 +1,12 @@
 """Procedural textures: nineteen families; each call of `texture` draws a family's parameters anew.
 
-Those of random fields are in `noise`, those with elements (cells, tiles, threads, dots) here.
-
-References
-----------
-S. Worley. A Cellular Texture Basis Function. SIGGRAPH 1996.
-A. M. Turing. The Chemical Basis of Morphogenesis. Phil. Trans. R. Soc. B 237, 1952.
+Those of random fields are in `noise`, those with elements (cells, tiles, threads, dots) here. Cells: S. Worley, "A
+cellular texture basis function", SIGGRAPH 1996. Reaction and diffusion: A. M. Turing, "The chemical basis of
+morphogenesis", Phil. Trans. R. Soc. B 237, 1952.
 """
 
 # mypy: disable-error-code="no-any-return"
 # NumPy types its ufuncs as returning Any; the tests look at what comes out.
-
-from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt

@@ -1,7 +1,5 @@
 """The evolution as an animated GIF."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Overlays: the image with its regions tinted and their boundaries drawn."""
 
-from __future__ import annotations
-
 import colorsys
 
 import numpy as np
@@ -31,13 +29,8 @@ STRIP = 256
 def overlay(image: Array, labels: Ints) -> RGB8:
     """Tint the regions of an image and draw their boundaries, as H×W×3 of uint8.
 
-    A boundary is a white line with a dark rim, visible on light and dark; both widen with the image.
-
-    Parameters
-    ----------
-    image : ndarray, (H, W) or (H, W, C)
-    labels : ndarray, (H, W)
-        Negative labels are not tinted.
+    A boundary is a white line with a dark rim, visible on light and dark; both widen with the image. Negative labels
+    are not tinted.
     """
     if image.shape[:2] != labels.shape:
         raise ValueError(f"labels must have the image's shape {image.shape[:2]}, got {labels.shape}")

@@ -4,8 +4,6 @@ Coordinates are pixels, x to the right and y down; pixel (row r, column c) is th
 So the areas of the polygons are numbers of pixels, and neighbours share their boundaries without gap or overlap.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

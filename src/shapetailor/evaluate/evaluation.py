@@ -11,7 +11,7 @@ from scipy.stats import bootstrap
 from tqdm import tqdm
 
 from .. import metrics
-from ..metrics.labels import LabelMap
+from ..metrics.contingency import LabelMap
 
 #: Column → how it is printed, in the order of every table.
 MEASURES = {

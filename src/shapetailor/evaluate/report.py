@@ -17,7 +17,7 @@ from PIL import Image
 
 from .. import metrics
 from ..arrays import RGB8, Ints
-from ..metrics.labels import LabelMap
+from ..metrics.contingency import LabelMap
 from .evaluation import MEASURES, Evaluation
 
 #: Label maps with a longer side are subsampled for the page.

@@ -1,7 +1,5 @@
 """An atlas: regions packed side by side on one canvas, so that a network is called once for many of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import isqrt
 from typing import NamedTuple
@@ -36,11 +34,7 @@ class Layout(NamedTuple):
 def pack(masks: Sequence[Mask], multiple: int = 1) -> Layout:
     """Lay shapes, each in its box, on a canvas: each as high up as it fits, the largest first.
 
-    Boxes may overlap, shapes do not. Corners, height and width are multiples of `multiple`.
-
-    Examples
-    --------
-    Two hooks fit into each other:
+    Boxes may overlap, shapes do not. Corners and sides are multiples of `multiple`. Two hooks fit into each other:
 
     >>> hook = np.array([[1, 1, 1], [1, 0, 0], [1, 0, 0]], bool)
     >>> pack([hook, hook[::-1, ::-1]]).area

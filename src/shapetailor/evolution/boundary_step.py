@@ -1,7 +1,5 @@
 """One step of the boundaries: Alg. 2, steps 6 to 10, on the bands where regions compete."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -19,21 +17,15 @@ SWEEPS = 10
 
 
 def advance(
-    labels: Labels,
-    regions: dict[int, Region],
-    beta: float,
-    move: float,
-    gain: float,
-    edge_gradient: Floats | None = None,
+    labels: Labels, regions: dict[int, Region], beta: float, move: float, gain: float, edges: Floats | None = None
 ) -> Labels:
     """Update the indicators φ_i near the boundaries and read the regions off them (step 3).
 
     A boundary with the median difference of costs moves by about `move` pixels, none by more; `gain` makes Δτ longer
-    than that. `edge_gradient` (2, H, W) is the derivative of the energy in the conductance of the edges to the right,
-    and down.
+    than that. `edges` (2, H, W) is the derivative of the energy in the conductance of the edges to the right, and down.
     """
     costs = {
-        i: region.cost if edge_gradient is None else region.cost + _shape_term(labels, edge_gradient, i, region.band)
+        i: region.cost if edges is None else region.cost + _shape_term(labels, edges, i, region.band)
         for i, region in regions.items()
     }
     differences = _differences(labels.size, regions, costs)
@@ -97,13 +89,10 @@ def settle(labels: Labels, proposal: Labels, regions: dict[int, Region], beta: f
 
     The indicators' update weighs costs pixel by pixel and the length by the curvature of a smooth boundary: where costs
     are noisy, or β is large, pixels change that make the boundary ragged. Here each changed pixel has the old or the
-    new label, whichever gives less energy with its neighbours as they are (iterated conditional modes [1]_, on four
-    interleaved grids of pixels that are no neighbours). It begins from the proposal and from the old labels, and the
-    lower outcome is returned; costs are those of the old regions.
-
-    References
-    ----------
-    .. [1] J. Besag, "On the statistical analysis of dirty pictures", J. R. Stat. Soc. B 48, 1986.
+    new label, whichever gives less energy with its neighbours as they are: iterated conditional modes (J. Besag, "On
+    the statistical analysis of dirty pictures", J. R. Stat. Soc. B 48, 1986), on four interleaved grids of pixels that
+    are no neighbours. It begins from the proposal and from the old labels, and the lower outcome is returned; costs are
+    those of the old regions.
     """
     changed = np.flatnonzero(labels != proposal)
     old, new = labels.ravel()[changed], proposal.ravel()[changed]
@@ -127,13 +116,7 @@ def _cost_at(pixels: Ints, numbers: Labels, regions: dict[int, Region]) -> Float
 
 
 def _relax(
-    start: Labels,
-    shape: tuple[int, ...],
-    pixels: Ints,
-    old: Labels,
-    new: Labels,
-    price: Floats32,
-    beta: float,
+    start: Labels, shape: tuple[int, ...], pixels: Ints, old: Labels, new: Labels, price: Floats32, beta: float
 ) -> Labels:
     frame = np.pad(start, 1, constant_values=FRAME)
     now, pitch = frame.ravel(), frame.shape[1]

@@ -1,17 +1,11 @@
 """A conditional random field that puts boundaries where the colours change.
 
 Descriptors are smooth and cannot say to the pixel where a texture ends; colours often can. After the evolution, pixels
-near a boundary are decided by the mean field of a CRF [1]_: its unary terms are the costs G_i of Alg. 2, its pairwise
+near a boundary are decided by the mean field of a CRF (P. Krähenbühl and V. Koltun, "Efficient inference in fully
+connected CRFs with Gaussian edge potentials", NIPS 2011): its unary terms are the costs G_i of Alg. 2, its pairwise
 terms prefer equal labels for pixels of a window that are close and of similar colour. The mean field is computed
 exactly, but only at pixels in the bands of several regions.
-
-References
-----------
-.. [1] P. Krähenbühl and V. Koltun, "Efficient inference in fully connected CRFs with Gaussian edge potentials",
-   NIPS 2011.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
@@ -43,25 +37,12 @@ class Unary(NamedTuple):
 
 
 def follow(
-    labels: Labels,
-    regions: Mapping[int, Region],
-    seen: Floats32,
-    weight: float,
-    fixed: Labels | None = None,
+    labels: Labels, regions: Mapping[int, Region], seen: Floats32, weight: float, fixed: Labels | None = None
 ) -> Labels:
-    """Decide the pixels in the bands of several regions by the mean field.
+    """Decide the pixels of `labels` (H, W) in the bands of several regions by the mean field.
 
-    Parameters
-    ----------
-    labels : ndarray, (H, W)
-    regions : mapping
-        Number → region. A region's own pixels are in its band wherever another's reaches.
-    seen : ndarray, (C, H, W)
-        Colours in [0, 1].
-    weight : float
-        Weight of the pairwise terms, in units of `TEMPERATURE` of the costs.
-    fixed : ndarray, (H, W), optional
-        Marked pixels, >= 0, keep their label.
+    A region's own pixels are in its band wherever another's reaches. `seen` (C, H, W) are colours in [0, 1], `weight`
+    is that of the pairwise terms, in units of `TEMPERATURE` of the costs. Pixels `fixed` >= 0 keep their label.
     """
     contested, unaries = _unaries(labels, regions, fixed)
     if not unaries:

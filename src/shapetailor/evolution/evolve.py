@@ -8,8 +8,6 @@ lowers the energy `eq:mulregions`::
 This module knows no files and no plots, and takes any ``descriptors(image, labels)``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -49,42 +47,22 @@ class Evolution:
 
 def evolve(
     image: Tensor,
-    labels: Labels,
+    labels: Labels,  # (H, W), regions 0..K−1 to start from (step 1)
     descriptors: OfPixels | Descriptors,
     config: EvolutionConfig | None = None,
     *,
-    fixed: Labels | None = None,
-    align: int = 1,
-    seen: Floats32 | None = None,
-    callback: Callback | None = None,
+    fixed: Labels | None = None,  # (H, W): marked pixels, >= 0, keep their label
+    align: int = 1,  # the stride of plain `OfPixels`: side of the blocks of pixels that they work on
+    seen: Floats32 | None = None,  # (c, H, W), the picture in [0, 1] as people see it, for `EvolutionConfig.likeness`
+    callback: Callback | None = None,  # of iteration, labels and energy, after each accepted iteration; True stops
 ) -> Evolution:
     """Move regions and descriptors together from a start to a low of the energy.
 
-    Parameters
-    ----------
-    image : Tensor, (1, C, H, W)
-        The picture as `descriptors` want it.
-    labels : ndarray, (H, W)
-        Regions 0..K−1 to start from (step 1).
-    descriptors : callable or Descriptors
-        ``descriptors(image, labels)``, or with it what else a network can do. It is called on crops of the image and
-        on canvases where the changed regions lie side by side, which changes nothing for descriptors that never look
-        outside a region; with a stride of 0 on whole images, for one region at a time.
-    config : EvolutionConfig
-    fixed : ndarray, (H, W), optional
-        Marked pixels, >= 0, keep their label.
-    align : int
-        The stride of a plain callable: side of the blocks of pixels that it works on.
-    seen : ndarray, (c, H, W), optional
-        The picture as people see it, values in [0, 1], for `EvolutionConfig.likeness`.
-    callback : callable, optional
-        ``callback(iteration, labels, energy)`` after each accepted iteration; True stops.
-
-    Returns
-    -------
-    Evolution
-        The energies of the trace go down: of a step that would raise the energy, the changes are taken back that raise
-        it at their own pixel (`boundary_step.settle`); if that does not help, it is tried at half the displacement.
+    `descriptors` are called on crops of the image (1, C, H, W) and on canvases where the changed regions lie side by
+    side, which changes nothing for descriptors that never look outside a region; with a stride of 0 on whole images,
+    for one region at a time. The energies of the trace go down: of a step that would raise the energy, the changes are
+    taken back that raise it at their own pixel (`boundary_step.settle`); if that does not help, it is tried at half the
+    displacement.
     """
     config = config or EvolutionConfig()
     if not isinstance(descriptors, Descriptors):
@@ -146,8 +124,7 @@ def _energy(labels: Labels, regions: dict[int, Region], beta: float) -> float:
 def shape_gradient(image: Tensor, labels: Labels, descriptors: OfPixels) -> Floats:
     """∂E/∂c of every edge's conductance, as (2, H, W): edges to the right, and down.
 
-    The derivative of Σ‖F − a‖² through the descriptors' dependence on the regions' shape: exact, by
-    the solver's derivative in the conductances.
+    E is Σ‖F − a‖²; exact, by the solver's derivative in the conductances.
     """
     maps = torch.from_numpy(labels)[None].to(image.device)
     closed = edges_of(maps, image.dtype)

@@ -5,8 +5,6 @@ finite σ, a_i(x) is the mean of the region's descriptors weighted by exp(−|x 
 large σ.
 """
 
-from __future__ import annotations
-
 from math import inf
 
 import torch
@@ -28,8 +26,6 @@ def local_means(total: Tensor, weight: Tensor, sigma: float) -> Tensor:
 
     `total` (..., D, h, w) are the sums of its descriptors in each cell, `weight` (..., 1, h, w) the numbers of pixels.
 
-    Examples
-    --------
     >>> values = torch.tensor([[[1.0, 2.0, 0.0, 9.0]]])
     >>> local_means(values, torch.tensor([[[1.0, 1.0, 0.0, 1.0]]]), inf)
     tensor([[[4., 4., 4., 4.]]])

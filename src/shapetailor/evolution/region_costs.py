@@ -5,20 +5,21 @@ Memory follows the boundaries' length and the picture's area, not the number of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
+from scipy.ndimage import distance_transform_edt
+from torch import Tensor, from_numpy
 from torch.nn.functional import avg_pool2d
 
 from ..arrays import Array, Box, Floats, Floats32, Ints, Labels, Mask
 from ..network.describer import Descriptors
 from .local_means import cell_side, local_means
 from .region_shape import Shape, boxes_of, shape_of, widened
-from .warm_start import Solved
 
 if TYPE_CHECKING:
     from .atlas import Layout
@@ -31,6 +32,8 @@ CANVAS = 2**20
 REMEMBERED = 2**19
 #: Pixels whose costs are computed at once.
 CHUNK = 2**15
+#: Share of a region that may have changed, for a warm start.
+CHANGED = 0.03
 
 
 @dataclass(frozen=True)
@@ -50,34 +53,60 @@ class Region:
         return float(self.own.sum(dtype=np.float64))
 
 
-class Tailor:
-    """Computes F_{R_i}, a_i and G_i of each region (Alg. 2, steps 4 to 7), reusing what did not change.
+class Solved:
+    """Warm start: the solutions of each region's last pass through a network, if it had a canvas of its own (step 5).
 
-    Parameters
-    ----------
-    image : Tensor, (1, C, H, W)
-    descriptors : Descriptors
-    reach : int
-        Radius of the dilations, in pixels.
-    tailored : bool
-        False: descriptors of the whole image, computed once.
-    sigma : float
-        How far a_i looks from each pixel, in pixels (`means.local_means`).
-    rim : int
-        Pixels along a region's boundary that a_i leaves out.
-    largest_canvas : int
-        Most pixels of a canvas that several regions share, for the sake of memory.
+    Regions on one canvas take their steps together, as many as the one that needs most: nothing would be saved.
     """
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[Sequence[Tensor], Shape]] = {}  # solutions (1, ..., h, w) in the shape's box
+
+    def keep(self, number: int, shape: Shape, solutions: Sequence[Tensor]) -> None:
+        """Keep the solutions for a region in its box, if there are any."""
+        if solutions:
+            self._kept[number] = solutions, shape
+
+    def guesses(self, number: int, shape: Shape) -> list[Tensor]:
+        """Return first guesses for a region and forget them; none if it has changed too much.
+
+        Pixels that are new in the region take the value of their nearest old pixel.
+        """
+        if number not in self._kept:
+            return []
+        solutions, old = self._kept.pop(number)
+        there, here = _overlap(old.box, shape.box)
+        had = np.zeros(shape.dilated.shape, bool)
+        had[here] = old.dilated[there]
+        fresh = shape.dilated & ~had
+        gone = old.dilated.sum() - (had & shape.dilated).sum()
+        if fresh.sum() + gone >= CHANGED * shape.dilated.sum():
+            return []
+        nearest = distance_transform_edt(~had, return_distances=False, return_indices=True)[:, fresh].astype(np.int64)
+        rows, columns, near_rows, near_columns = map(from_numpy, (*fresh.nonzero(), *nearest))
+        found = []
+        for solution in solutions:
+            guess = solution
+            if old.box != shape.box:
+                guess = solution.new_zeros(*solution.shape[:-2], *shape.dilated.shape)
+                guess[(..., *here)] = solution[(..., *there)]
+            guess[..., rows, columns] = guess[..., near_rows, near_columns]
+            found.append(guess)
+        return found
+
+
+class Tailor:
+    """Computes F_{R_i}, a_i and G_i of each region (Alg. 2, steps 4 to 7), reusing what did not change."""
 
     def __init__(
         self,
-        image: Tensor,
+        image: Tensor,  # (1, C, H, W)
         descriptors: Descriptors,
-        reach: int,
-        tailored: bool = True,
-        sigma: float = inf,
-        rim: int = 0,
-        largest_canvas: int = CANVAS,
+        reach: int,  # radius of the dilations, in pixels
+        tailored: bool = True,  # False: descriptors of the whole image, computed once
+        sigma: float = inf,  # how far a_i looks from each pixel, in pixels (`local_means`)
+        rim: int = 0,  # pixels along a region's boundary that a_i leaves out
+        largest_canvas: int = CANVAS,  # most pixels of a canvas that several regions share, for the sake of memory
     ) -> None:
         self.image, self.descriptors, self.reach = image, descriptors, reach
         self.sigma, self.rim, self.align = sigma, rim, max(1, descriptors.stride)
@@ -237,3 +266,13 @@ def _spread(means: Tensor, side: int, like: Tensor) -> Tensor:
     """Give each pixel of `like`, (D, h, w), the value of its cell, counted from the top left one."""
     rows, columns = (torch.arange(each, device=like.device) // side for each in like.shape[1:])
     return means[:, rows[:, None], columns]
+
+
+def _overlap(first: Box, second: Box) -> tuple[Box, Box]:
+    """Return the part that two boxes have in common, as it lies in the one and in the other."""
+    common = [(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(first, second, strict=True)]
+    inside = [
+        [slice(low - side.start, max(low, high) - side.start) for (low, high), side in zip(common, box, strict=True)]
+        for box in (first, second)
+    ]
+    return (inside[0][0], inside[0][1]), (inside[1][0], inside[1][1])

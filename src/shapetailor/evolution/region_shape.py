@@ -1,7 +1,5 @@
 """A region's shape: its box, its dilation, and the smooth indicator φ_i of Alg. 2 along its boundary."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,9 +83,8 @@ def _slope_and_curvature(phi: Floats32, where: Mask) -> tuple[Floats, Floats]:
         safe = np.maximum(size, 1e-8)
         return dy / safe, dx / safe, size
 
-    curvature = (normal(here + pitch)[0] - normal(here - pitch)[0]) / 2 + (
-        normal(here + 1)[1] - normal(here - 1)[1]
-    ) / 2
+    down = (normal(here + pitch)[0] - normal(here - pitch)[0]) / 2
+    curvature = down + (normal(here + 1)[1] - normal(here - 1)[1]) / 2
     curvature[normal(here)[2] < 1e-6] = 0.0
     # Central differences vanish on regions one pixel thin, which could never move then: take the steeper side.
     steep = [

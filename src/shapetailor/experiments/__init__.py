@@ -1,7 +1,5 @@
 """The paper's tables and figures, one module each."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from types import ModuleType
 

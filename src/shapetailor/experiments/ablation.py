@@ -1,7 +1,5 @@
 """Layers, and whether descriptors follow the regions (`tab:STLDvsST-DNN_supp`)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ..baselines import FitSettings, Method

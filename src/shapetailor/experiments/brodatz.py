@@ -1,7 +1,5 @@
 """Two-region mosaics of Brodatz textures (`tab:results_texture_datasets` right)."""
 
-from __future__ import annotations
-
 from ..datasets import MosaicDataset, TextureFolder, split_textures
 from .figures import add_bars, add_examples
 from .results import PAPER_COLUMNS, Context, Results

@@ -1,7 +1,5 @@
 """BSDS500: photographs with many regions, judged by several annotators (`tab:results_mul_region` left)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """Segmenting and warping in either order: S[I∘w] against S[I]∘w, and against the warped truth."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -85,13 +83,9 @@ def _judge(context: Context, who: Participant, trial: Trial) -> dict[str, dict[s
 
 
 def add_grid(
-    context: Context,
-    results: Results,
-    trials: Sequence[Trial],
-    methods: Sequence[Participant],
-    head: str,
+    context: Context, results: Results, trials: Sequence[Trial], methods: Sequence[Participant], head: str,
     orders: Sequence[str],
-) -> None:
+) -> None:  # fmt: skip
     """Draw S[I]∘w and S[I∘w], or only the latter if `orders` names one, in the colours of the paired true regions."""
     rows = []
     for trial in trials:

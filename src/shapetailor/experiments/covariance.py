@@ -1,7 +1,5 @@
 """Covariance to rotation and translation: segment and turn, or turn and segment (`tab:invariance`)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..datasets import Sample

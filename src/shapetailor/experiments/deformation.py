@@ -1,7 +1,5 @@
 """Robustness to smooth deformations of growing Sobolev norm (`fig:defromExp`, `fig:Deform_supp`)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Figures of the results: sheets of label maps, and diagrams by matplotlib (the extra `plots`)."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

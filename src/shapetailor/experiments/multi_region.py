@@ -1,7 +1,5 @@
 """Mosaics of several regions: K-means of descriptors, then the evolution (`tab:results_mul_region` right)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

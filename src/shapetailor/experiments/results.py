@@ -1,7 +1,5 @@
 """An experiment's settings, its folder of results that survives interruptions, and its table with the paper's rows."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys
@@ -175,17 +173,11 @@ def _require_same_settings(name: str, context: Context) -> None:
 
     Methods and limits may change: parts are kept for each method and image.
     """
-    settings: dict[str, Any] = {
-        "experiment": name,
-        "version": __version__,
-        "data": context.data and str(context.data.resolve()),
-        "quick": context.quick,
-        "model": context.model,
-        "seed": context.seed,
-        "weights": context.weights and str(context.weights.resolve()),
-        "folds": context.folds,
-        "split": context.split and context.split.read_text(encoding="utf-8").split(),
-    }
+    settings: dict[str, Any] = {"experiment": name, "version": __version__}
+    settings |= {key: getattr(context, key) for key in ("quick", "model", "seed", "folds")}
+    folders = {"data": context.data, "weights": context.weights}
+    settings |= {key: folder and str(folder.resolve()) for key, folder in folders.items()}
+    settings["split"] = context.split and context.split.read_text(encoding="utf-8").split()
     path = context.file("settings.json")
     if path.exists():
         require_same_run(path, json.loads(path.read_text(encoding="utf-8")), settings)

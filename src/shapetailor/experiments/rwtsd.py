@@ -1,7 +1,5 @@
 """RWTSD: all methods on photographs of two textures (`tab:results_Net`, `tab:results_texture_datasets` left)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -38,16 +36,9 @@ PAPER = {
     "HED": (0.04, 0.53, 0.60, 1.69),
 }
 #: Baseline → the paper's row nearest to it. The paper trained DeepLab-v3 on far more data only.
-BESIDE = {
-    "stdnn": "ST-DNN (ours)",
-    "siamese": "Siamese",
-    "stld": "STLD",
-    "stld-whole": "non-STLD",
-    "fcn-ce": "resnet101-TD-ce",
-    "fcn-loss": "resnet101-TD-ours",
-    "deeplab-ce": "deeplabv3-all-ce",
-    "deeplab-loss": "deeplabv3-all-ours",
-}
+BESIDE = {"stdnn": "ST-DNN (ours)", "siamese": "Siamese", "stld": "STLD", "stld-whole": "non-STLD"}
+BESIDE |= {"fcn-ce": "resnet101-TD-ce", "fcn-loss": "resnet101-TD-ours"}
+BESIDE |= {"deeplab-ce": "deeplabv3-all-ce", "deeplab-loss": "deeplabv3-all-ours"}
 
 
 def run(context: Context) -> Results:

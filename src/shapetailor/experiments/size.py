@@ -1,7 +1,5 @@
 """How large the methods are, and how much they are trained on (`fig:motivation`)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from .figures import add_bars

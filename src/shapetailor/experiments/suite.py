@@ -1,7 +1,5 @@
 """Methods side by side: who takes part, fitting, and the measures of every test image."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -111,17 +109,9 @@ def judge(context: Context, part: str, method: Method, samples: Sequence[Sample]
 
 
 def compare(
-    context: Context,
-    results: Results,
-    split: Split,
-    segment: Segment,
-    part: str,
-    *,
-    beside: Mapping[str, str],
-    suffix: str = "",
-    without: Sequence[str] = (),
-    evolution: EvolutionConfig | None = None,
-) -> dict[str, str]:
+    context: Context, results: Results, split: Split, segment: Segment, part: str, *, beside: Mapping[str, str],
+    suffix: str = "", without: Sequence[str] = (), evolution: EvolutionConfig | None = None,
+) -> dict[str, str]:  # fmt: skip
     """Fit and judge all methods, a row of `results` each; return title → part, for pictures.
 
     `beside` maps a baseline's name to the paper's row, `suffix` is added to titles.

@@ -1,7 +1,5 @@
 """Region and boundary metrics that reproduce the figures of the BSDS benchmark; see docs/evaluate.md."""
 
-from __future__ import annotations
-
 from .benchmark import (
     BoundaryBenchmark,
     RegionBenchmark,
@@ -29,27 +27,8 @@ from .region import (
 )
 
 __all__ = [
-    "BoundaryBenchmark",
-    "BoundaryScore",
-    "RegionBenchmark",
-    "RegionScores",
-    "VocAccuracy",
-    "adjusted_rand",
-    "align_labels",
-    "benchmark_thresholds",
-    "boundary_benchmark",
-    "boundary_curve",
-    "boundary_f",
-    "covering",
-    "label_boundaries",
-    "mean_iou",
-    "rand_index",
-    "region_benchmark",
-    "region_curve",
-    "region_scores",
-    "strength_boundaries",
-    "ucm_segmentations",
-    "ucm_strength",
-    "variation_of_information",
-    "voc_accuracy",
-]
+    "BoundaryBenchmark", "BoundaryScore", "RegionBenchmark", "RegionScores", "VocAccuracy", "adjusted_rand",
+    "align_labels", "benchmark_thresholds", "boundary_benchmark", "boundary_curve", "boundary_f", "covering",
+    "label_boundaries", "mean_iou", "rand_index", "region_benchmark", "region_curve", "region_scores",
+    "strength_boundaries", "ucm_segmentations", "ucm_strength", "variation_of_information", "voc_accuracy",
+]  # fmt: skip

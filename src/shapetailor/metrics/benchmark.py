@@ -4,8 +4,6 @@ ODS (optimal dataset scale) takes the one threshold that is best for all images 
 best threshold of each image.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -16,8 +14,7 @@ from scipy import ndimage
 
 from ..arrays import Array, Floats, Ints, Mask
 from .boundary import TOLERANCE, BoundaryScore, boundary_counts, f_measure
-from .contingency import Contingency, contingency, mean, partition
-from .labels import LabelMap, Truth, as_labels, as_truths
+from .contingency import Contingency, LabelMap, Truth, as_labels, as_truths, contingency, mean, partition
 
 
 def benchmark_thresholds(count: int = 99) -> Floats:

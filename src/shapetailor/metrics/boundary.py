@@ -5,8 +5,6 @@ other. The matching minimises the summed distance plus a cost for every unmatche
 distance, so that nearly as many pixels as possible are matched.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -14,8 +12,7 @@ import numpy as np
 from scipy.spatial import KDTree
 
 from ..arrays import Array, Mask
-from .contingency import cheapest_pairs
-from .labels import LabelMap, Truth, as_labels, as_truths
+from .contingency import LabelMap, Truth, as_labels, as_truths, cheapest_pairs
 
 #: The benchmark's largest distance of a match, as a fraction of the image diagonal.
 TOLERANCE = 0.0075
@@ -34,7 +31,11 @@ class BoundaryScore(NamedTuple):
 def boundary_f(
     prediction: LabelMap, truth: Truth, *, ignore: int | None = None, tolerance: float = TOLERANCE
 ) -> BoundaryScore:
-    """Boundary precision, recall and F of a label map against one or more annotators [1]_ [2]_.
+    """Boundary precision, recall and F of a label map against one or more annotators.
+
+    D. Martin, C. Fowlkes and J. Malik, "Learning to detect natural image boundaries using local brightness, color, and
+    texture cues", IEEE TPAMI 26(5), 2004; P. Arbeláez, M. Maire, C. Fowlkes and J. Malik, "Contour detection and
+    hierarchical image segmentation", IEEE TPAMI 33(5), 2011.
 
     Parameters
     ----------
@@ -50,13 +51,6 @@ def boundary_f(
     -------
     BoundaryScore
         All three are 1 where neither map has a boundary, 0 where only one has.
-
-    References
-    ----------
-    .. [1] D. Martin, C. Fowlkes and J. Malik, "Learning to detect natural image boundaries using local
-       brightness, color, and texture cues", IEEE TPAMI 26(5), 2004.
-    .. [2] P. Arbeláez, M. Maire, C. Fowlkes and J. Malik, "Contour detection and hierarchical image
-       segmentation", IEEE TPAMI 33(5), 2011.
 
     Examples
     --------

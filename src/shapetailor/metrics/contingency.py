@@ -3,17 +3,20 @@
 `n_ij` is the number of pixels that the predicted region i and the true region j share.
 """
 
-from __future__ import annotations
-
+import operator
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import torch
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
 from ..arrays import Array, Floats, Ints
-from .labels import LabelMap, Truth, as_labels, as_truths
+
+LabelMap: TypeAlias = Array | torch.Tensor
+#: One label map, or a list with one an annotator.
+Truth: TypeAlias = LabelMap | Sequence[LabelMap]
 
 
 class Partition(NamedTuple):
@@ -99,6 +102,36 @@ class Contingency(NamedTuple):
         return float(self.iou[chosen].sum()) / width
 
 
+def as_labels(name: str, value: LabelMap) -> Array:
+    """Return `value` as an H×W integer array; errors call it `name`."""
+    array = value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+    if array.dtype.kind not in "iub":
+        raise TypeError(f"{name} must hold integer labels, got dtype {array.dtype}")
+    if array.ndim != 2 or array.size == 0:
+        raise ValueError(f"{name} must be H×W with at least one pixel, got shape {array.shape}")
+    return array
+
+
+def as_truths(truth: Truth, shape: tuple[int, ...], ignore: int | None) -> list[Array]:
+    """Return one label map an annotator, each of the prediction's `shape` and with a pixel to judge."""
+    if ignore is not None:
+        try:
+            operator.index(ignore)
+        except TypeError:
+            raise TypeError(f"ignore must be an integer label or None, got {ignore!r}") from None
+    several = isinstance(truth, list | tuple)
+    if several and not len(truth):
+        raise ValueError("truth is an empty list, expected at least one label map")
+    names = [f"truth[{i}]" for i in range(len(truth))] if several else ["truth"]
+    truths = [as_labels(n, t) for n, t in zip(names, truth if several else [truth], strict=True)]
+    for name, array in zip(names, truths, strict=True):
+        if array.shape != shape:
+            raise ValueError(f"{name} has shape {array.shape}, but prediction has {shape}")
+        if ignore is not None and np.all(array == ignore):
+            raise ValueError(f"{name} is ignored everywhere: all its pixels carry the label {ignore}")
+    return truths
+
+
 def partition(labels: Array) -> Partition:
     """Renumber any labels to 0 … regions-1, in ascending order."""
     flat = labels.ravel()
@@ -124,16 +157,11 @@ def contingency(predicted: Partition, true: Partition) -> Contingency:
         overlap = table[pairs]
     else:
         pairs, overlap = np.unique(joint, return_counts=True)
-    return Contingency(
-        predicted=pairs // true.regions,
-        true=pairs % true.regions,
-        overlap=overlap,
-        predicted_sizes=np.bincount(predicted.codes, minlength=predicted.regions),
-        true_sizes=np.bincount(true.codes, minlength=true.regions),
-    )
+    predicted_sizes, true_sizes = (np.bincount(each.codes, minlength=each.regions) for each in (predicted, true))
+    return Contingency(pairs // true.regions, pairs % true.regions, overlap, predicted_sizes, true_sizes)
 
 
-def contingency_tables(prediction: LabelMap, truth: Truth, ignore: int | None = None) -> list[Contingency]:
+def tables_of(prediction: LabelMap, truth: Truth, ignore: int | None = None) -> list[Contingency]:
     """Check the arguments and return one table an annotator, over the pixels that are not ignored."""
     labels = as_labels("prediction", prediction)
     tables = []

@@ -4,15 +4,12 @@ Every function takes `prediction` (H×W integers, array or tensor), `truth` (the
 annotator) and `ignore`, a label of the truth whose pixels are left out.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
 
 from ..arrays import Ints
-from .contingency import Contingency, Partition, contingency, contingency_tables, mean, partition
-from .labels import LabelMap, Truth, as_labels, as_truths
+from .contingency import Contingency, LabelMap, Truth, as_labels, as_truths, contingency, mean, partition, tables_of
 
 
 class VocAccuracy(NamedTuple):
@@ -34,14 +31,10 @@ class RegionScores(NamedTuple):
 
 
 def covering(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> float:
-    """Ground-truth covering in (0, 1]: the true regions' best IoU, weighted by their size [1]_.
+    """Ground-truth covering in (0, 1]: the true regions' best IoU, weighted by their size.
 
-    Several annotators are pooled: every region of every annotator counts by its size. Not symmetric.
-
-    References
-    ----------
-    .. [1] P. Arbeláez, M. Maire, C. Fowlkes and J. Malik, "Contour detection and hierarchical image
-       segmentation", IEEE TPAMI 33(5), 2011.
+    Several annotators are pooled: every region of every annotator counts by its size. Not symmetric. P. Arbeláez,
+    M. Maire, C. Fowlkes and J. Malik, "Contour detection and hierarchical image segmentation", IEEE TPAMI 33(5), 2011.
 
     Examples
     --------
@@ -49,41 +42,33 @@ def covering(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -
     >>> covering(np.array([[1, 1, 1, 2]]), np.array([[7, 7, 9, 9]]))  # (2·2/3 + 2·1/2) / 4
     0.5833333333333333
     """
-    return _covering(contingency_tables(prediction, truth, ignore))
+    return _covering(tables_of(prediction, truth, ignore))
 
 
 def rand_index(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> float:
-    """Rand index in [0, 1]: the share of pixel pairs that both partitions join or both separate [1]_.
+    """Rand index in [0, 1]: the share of pixel pairs that both partitions join or both separate.
 
-    The mean over several annotators is the probabilistic Rand index [2]_.
-
-    References
-    ----------
-    .. [1] W. M. Rand, "Objective criteria for the evaluation of clustering methods", JASA 66, 1971.
-    .. [2] R. Unnikrishnan, C. Pantofaru and M. Hebert, "Toward objective evaluation of image
-       segmentation algorithms", IEEE TPAMI 29(6), 2007.
+    W. M. Rand, "Objective criteria for the evaluation of clustering methods", JASA 66, 1971. The mean over several
+    annotators is the probabilistic Rand index: R. Unnikrishnan, C. Pantofaru and M. Hebert, "Toward objective
+    evaluation of image segmentation algorithms", IEEE TPAMI 29(6), 2007.
     """
-    return mean(Contingency.rand_index, contingency_tables(prediction, truth, ignore))
+    return mean(Contingency.rand_index, tables_of(prediction, truth, ignore))
 
 
 def variation_of_information(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> float:
-    """Variation of information H(S|T) + H(T|S) in bits, 0 for equal partitions; mean over annotators [1]_.
+    """Variation of information H(S|T) + H(T|S) in bits, 0 for equal partitions; mean over annotators.
 
-    References
-    ----------
-    .. [1] M. Meilă, "Comparing clusterings: an axiomatic view", ICML 2005.
+    M. Meilă, "Comparing clusterings: an axiomatic view", ICML 2005.
     """
-    return mean(Contingency.variation_of_information, contingency_tables(prediction, truth, ignore))
+    return mean(Contingency.variation_of_information, tables_of(prediction, truth, ignore))
 
 
 def adjusted_rand(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> float:
-    """Rand index adjusted for chance, at most 1, about 0 for unrelated partitions; mean over annotators [1]_.
+    """Rand index adjusted for chance, at most 1, about 0 for unrelated partitions; mean over annotators.
 
-    References
-    ----------
-    .. [1] L. Hubert and P. Arabie, "Comparing partitions", Journal of Classification 2, 1985.
+    L. Hubert and P. Arabie, "Comparing partitions", Journal of Classification 2, 1985.
     """
-    return mean(Contingency.adjusted_rand, contingency_tables(prediction, truth, ignore))
+    return mean(Contingency.adjusted_rand, tables_of(prediction, truth, ignore))
 
 
 def mean_iou(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> float:
@@ -91,7 +76,7 @@ def mean_iou(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -
 
     A true region without a partner counts 0. Averaged over several annotators.
     """
-    return mean(Contingency.mean_iou, contingency_tables(prediction, truth, ignore))
+    return mean(Contingency.mean_iou, tables_of(prediction, truth, ignore))
 
 
 def voc_accuracy(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> VocAccuracy:
@@ -100,20 +85,15 @@ def voc_accuracy(prediction: LabelMap, truth: Truth, *, ignore: int | None = Non
     The two accuracies of the synthetic multi-region dataset's benchmark (`evaluation/bench_VOC.m` in its repository,
     MMFa666/Segmentation_dataset), in its order.
     """
-    return _voc_accuracy(contingency_tables(prediction, truth, ignore))
+    return _voc_accuracy(tables_of(prediction, truth, ignore))
 
 
 def region_scores(prediction: LabelMap, truth: Truth, *, ignore: int | None = None) -> RegionScores:
     """Return every region metric of one image; the contingency tables are made once."""
-    counted = contingency_tables(prediction, truth, ignore)
-    return RegionScores(
-        _covering(counted),
-        mean(Contingency.rand_index, counted),
-        mean(Contingency.variation_of_information, counted),
-        mean(Contingency.adjusted_rand, counted),
-        mean(Contingency.mean_iou, counted),
-        _voc_accuracy(counted),
-    )
+    counted = tables_of(prediction, truth, ignore)
+    names = ("rand_index", "variation_of_information", "adjusted_rand", "mean_iou")
+    means = {name: mean(getattr(Contingency, name), counted) for name in names}
+    return RegionScores(covering=_covering(counted), voc_accuracy=_voc_accuracy(counted), **means)
 
 
 def align_labels(prediction: LabelMap, truth: LabelMap, *, ignore: int | None = None) -> tuple[Ints, Ints]:
@@ -135,7 +115,7 @@ def align_labels(prediction: LabelMap, truth: LabelMap, *, ignore: int | None = 
     (target,) = as_truths(truth, labels.shape, ignore)
     keep = np.ones(target.shape, dtype=np.bool_) if ignore is None else target != ignore
     predicted, true = partition(labels), partition(target[keep])
-    judged = Partition(predicted.codes[keep.ravel()], predicted.regions)
+    judged = predicted._replace(codes=predicted.codes[keep.ravel()])
     left, right = contingency(judged, true).best_pairing()
     names = np.full(predicted.regions, -1, dtype=np.int64)
     names[left] = right

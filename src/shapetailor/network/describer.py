@@ -21,24 +21,12 @@ FromGuesses = Callable[[Tensor, Tensor, Sequence[Tensor]], tuple[Tensor, list[Te
 
 @dataclass(frozen=True)
 class Descriptors:
-    """Descriptors of regions, computed inside them.
-
-    Attributes
-    ----------
-    pixels : callable
-        ``pixels(image, labels)``: the descriptors of all pixels.
-    stride : int
-        Side of the blocks of pixels it works on; 0 where it looks beyond regions and wants whole images.
-    blocks : callable, optional
-        The same of blocks, where pixels share them.
-    warm : callable, optional
-        The same from a warm start, for descriptors on single pixels.
-    """
+    """Descriptors of regions, computed inside them."""
 
     pixels: OfPixels
-    stride: int = 1
-    blocks: OfBlocks | None = None
-    warm: FromGuesses | None = None
+    stride: int = 1  # side of the blocks of pixels it works on; 0 where it looks beyond regions: whole images only
+    blocks: OfBlocks | None = None  # where pixels share descriptors
+    warm: FromGuesses | None = None  # a warm start, for descriptors on single pixels
 
 
 class Describer(Protocol):

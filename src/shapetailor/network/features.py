@@ -4,8 +4,6 @@ Statistics of the whole picture are taken in `prepare`, before there are regions
 a pixel's region: its only spatial operations are derivatives and solves inside regions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal
 
@@ -46,8 +44,6 @@ def _rich_count(image_channels: int, energy_scales: int) -> int:
 def normalise(image: Tensor) -> Tensor:
     """Give each picture of (B, C, H, W) zero mean and unit variance over all its channels; a constant one becomes 0.
 
-    Examples
-    --------
     >>> normalise(torch.tensor([[[[1.0, 3.0]]], [[[7.0, 7.0]]]])).flatten(1)
     tensor([[-1.,  1.],
             [ 0.,  0.]])
@@ -62,12 +58,9 @@ def normalise(image: Tensor) -> Tensor:
 
 
 def prepare(
-    image: Tensor,
-    kind: Kind = "paper",
-    energy_scales: tuple[float, ...] = (0.0, 1.0, 4.0),
-    pool: Pool | None = None,
-    tol: float = 1e-4,
-) -> Tensor:
+    image: Tensor, kind: Kind = "paper", energy_scales: tuple[float, ...] = (0.0, 1.0, 4.0),
+    pool: Pool | None = None, tol: float = 1e-4,
+) -> Tensor:  # fmt: skip
     """Preprocess whole pictures (B, C, H, W) into what the network takes.
 
     "paper": `normalise`. "rich": the picture, whose values must lie in 0..1, followed by constant maps: each rich
@@ -88,30 +81,14 @@ def prepare(
 
 
 def channels(
-    image: Tensor,
-    domain: Domain,
-    image_channels: int,
-    kind: Kind = "paper",
-    energy_scales: tuple[float, ...] = (0.0, 1.0, 4.0),
-    pooling: Pooling | None = None,
-) -> Tensor:
-    """Compute the channels of f0 from prepared pictures, before smoothing.
+    image: Tensor, domain: Domain, image_channels: int, kind: Kind = "paper",
+    energy_scales: tuple[float, ...] = (0.0, 1.0, 4.0), pooling: Pooling | None = None,
+) -> Tensor:  # fmt: skip
+    """Compute the channels of f0, before smoothing, from the output of `prepare` of the same kind.
 
-    Parameters
-    ----------
-    image : Tensor, (B, C, H, W)
-        Output of `prepare` of the same kind.
-    domain : Domain
-        The regions at the picture's resolution.
-    image_channels : int
-        Channels of the picture that was prepared.
-    kind : {"paper", "rich"}
-        "paper": colours, gray (where there are several colours), absolute oriented gradients of the gray value.
-        "rich": see `_rich`; each channel as it is, then each standardised by its picture.
-    energy_scales : tuple of float
-        Scales (α) at which the rich set measures oriented energy.
-    pooling : Pooling, optional
-        Mean over blocks inside regions.
+    "paper": colours, gray (where there are several colours), absolute oriented gradients of the gray value. "rich":
+    see `_rich`; each channel as it is, then each standardised by its picture; energies at the scales α given.
+    `domain` has the regions at the picture's resolution, `pooling` takes means over blocks inside them.
     """
     pool = _identity if pooling is None else pooling.pool
     inside = domain.inside[:, None]

@@ -10,8 +10,6 @@ and at the end ``dE/dw = ⟨∂E/∂z_m, δz_m⟩``. Memory does not depend on t
 all later layers: for checks, and for networks of a few layers on large images.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -33,21 +31,8 @@ def forward_gradients(
 ) -> dict[str, Tensor]:
     """Compute the gradient of ``loss(net(image, labels), labels)`` without back-propagation.
 
-    Parameters
-    ----------
-    net : STDNN
-        A network with fixed alphas.
-    image, labels : Tensor
-        As for `STDNN.forward`.
-    loss : callable
-        Of (descriptors, labels).
-    at_once : int
-        Derivatives sent forward together; memory grows with it.
-
-    Returns
-    -------
-    dict
-        Gradient of every weight and bias, by the names of ``net.named_parameters()``.
+    The network must have fixed alphas. `at_once` derivatives are sent forward together; memory grows with it. Returns
+    the gradient of every weight and bias by the names of ``net.named_parameters()``.
     """
     if net.config.learnable_alphas:
         raise ValueError("forward_gradients takes networks with fixed alphas; this one has learnable_alphas=True")
@@ -59,12 +44,9 @@ def forward_gradients(
     gradients: dict[int, Tensor] = {}
     for depth, stage in enumerate(net.stages):
         z = stage(x, grid.layers)
-        values = torch.cat(
-            [
-                _propagate(delta, z, net.stages[depth + 1 :], target, grid.layers)
-                for delta in _derivatives(stage, x, grid.layers, at_once)
-            ]
-        ).unflatten(0, (stage.outputs, -1))
+        deltas = _derivatives(stage, x, grid.layers, at_once)
+        parts = [_propagate(delta, z, net.stages[depth + 1 :], target, grid.layers) for delta in deltas]
+        values = torch.cat(parts).unflatten(0, (stage.outputs, -1))
         gradients[id(stage.weight)], gradients[id(stage.bias)] = values[:, :-1], values[:, -1]
         x = z.relu()
     return {name: gradients[id(parameter)] for name, parameter in net.named_parameters()}

@@ -1,7 +1,5 @@
 """One layer of an ST-DNN: a solve inside regions and a pointwise linear map (the equation before `eq:STDNN_eqn`)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import sqrt
@@ -33,15 +31,9 @@ class Layer(nn.Module):
     """
 
     def __init__(
-        self,
-        inputs: int,
-        outputs: int,
-        alphas: Sequence[float] = (),
-        *,
-        each_input: bool = False,
-        derivatives: bool = False,
-        learnable: bool = False,
-    ) -> None:
+        self, inputs: int, outputs: int, alphas: Sequence[float] = (), *, each_input: bool = False,
+        derivatives: bool = False, learnable: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.inputs, self.outputs, self.maps = inputs, outputs, 3 if derivatives else 1
         self.fixed, self.groups = tuple(alphas), 0 if each_input else len(alphas)

@@ -1,7 +1,5 @@
 """Blocks of pixels inside regions: a coarser grid that still never mixes regions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch
@@ -16,14 +14,8 @@ class Pooling:
     its pixels *of that label*. On the way back these pixels take the block's value. The others, at a boundary, take the
     mean of the 4-neighbours of their label that have a value, in up to ``2 · stride`` rounds. Regions too small to be
     reached so have one value for all of their pixels, in a cell: cells are further rows of the coarse grid, without
-    neighbours.
-
-    Attributes
-    ----------
-    labels : Tensor, (B, h, w)
-        The coarse label map, cells included, with labels of its own.
-    row_of_pixel : Tensor, (B, H, W)
-        Each pixel's place among the values that `rows` returns.
+    neighbours. `labels`, (B, h, w), is the coarse label map, cells included, with labels of its own; `row_of_pixel`,
+    (B, H, W), each pixel's place among the values that `rows` returns.
     """
 
     def __init__(self, labels: Tensor, stride: int) -> None:
@@ -39,9 +31,8 @@ class Pooling:
         self._plan_cells(ranks, left)
         self._plan_rows(rounds)
         rows = torch.full((self.images, self.rows_of_cells, self.w), -1, dtype=coarse.dtype, device=labels.device)
-        rows.flatten()[self._cell_slot] = (
-            int(ranks.max()) + 1 + torch.arange(len(self._cell_slot), device=labels.device)
-        )
+        numbers = torch.arange(len(self._cell_slot), device=labels.device)
+        rows.flatten()[self._cell_slot] = int(ranks.max()) + 1 + numbers
         self.labels = torch.cat([coarse, rows], dim=1)
         self._plan_sample()
 

@@ -1,7 +1,5 @@
 """A grid cut into regions: smoothing and differences that never take a pixel from another region."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cached_property
 from math import hypot
@@ -41,15 +39,9 @@ class Domain:
     """
 
     def __init__(
-        self,
-        labels: Tensor,
-        dtype: torch.dtype = torch.float32,
-        *,
-        tol: float = 1e-4,
-        backend: Backend = "auto",
-        pde: Pde = "poisson",
-        memory: Memory | None = None,
-    ) -> None:
+        self, labels: Tensor, dtype: torch.dtype = torch.float32, *, tol: float = 1e-4, backend: Backend = "auto",
+        pde: Pde = "poisson", memory: Memory | None = None,
+    ) -> None:  # fmt: skip
         self.labels, self.inside, self.dtype = labels, labels >= 0, dtype
         self.tol, self.backend, self.pde, self.memory = tol, backend, pde, memory
         self._linked: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}

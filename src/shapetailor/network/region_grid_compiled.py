@@ -1,7 +1,5 @@
 """Derivatives inside regions, compiled: for the CPU, where no gradient is wanted."""
 
-from __future__ import annotations
-
 from functools import partial
 from math import hypot
 from typing import Any

@@ -5,8 +5,6 @@ network, on smaller blocks, is tailored to the regions as they evolve, and a pix
 Distances add up, so that the second has only to correct the first.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import product
 
@@ -22,12 +20,7 @@ from .stdnn import STDNN
 class TwoLevels:
     """Descriptors (D + planes) of a picture whose last channels are the first network's descriptors.
 
-    Parameters
-    ----------
-    fine : STDNN
-        The second network.
-    planes : int
-        Dimension of the first one's descriptors, which are constant on the second one's blocks.
+    These `planes` are constant on the blocks of `fine`, the second network.
     """
 
     def __init__(self, fine: STDNN, planes: int) -> None:
@@ -74,13 +67,8 @@ def describe(net: Describer, prepared: Tensor, labels: Tensor) -> Tensor:
 def describe_whole(net: Describer, prepared: Tensor, positions: int = 1) -> Tensor:
     """Compute descriptors (B, D, H, W) of whole pictures, each as one region.
 
-    Parameters
-    ----------
-    net : Describer
-    prepared : Tensor, (B, C, H, W)
-    positions : int
-        Positions of the grid of blocks along each side whose descriptors are averaged: with two of them boundaries come
-        to lie within half a block instead of a whole one. The mean is as long as the descriptors are on average.
+    They are averaged over `positions` of the grid of blocks along each side: with two of them boundaries come to lie
+    within half a block instead of a whole one. The mean is as long as the descriptors are on average.
     """
 
     def shifted(down: int, right: int) -> Tensor:

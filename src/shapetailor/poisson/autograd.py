@@ -11,8 +11,6 @@ and in forward mode ``A u̇ = ẋ − α̇ L u − α L(ċ) u``. All of this is 
 Only u is kept.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

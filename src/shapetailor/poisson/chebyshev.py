@@ -4,8 +4,6 @@ The spectrum of `A = I + αL` lies in [1, κ], κ = 1 + 8αc with c the largest 
 from κ and the tolerance, not from the data: no region's answer depends on another's.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from math import acosh, ceil, log, sqrt
 from typing import NamedTuple
@@ -23,8 +21,6 @@ def condition(alpha: float, conductance: float = 1.0) -> float:
 def step_count(kappa: float, reduction: float) -> int:
     """Return the least k with ``1 / T_k(σ) <= reduction`` on [1, κ]: k steps shrink any residual so far.
 
-    Examples
-    --------
     >>> step_count(condition(25.0), 1e-3), step_count(condition(400.0), 1e-3), step_count(1.0, 1e-3)
     (54, 215, 1)
     """
@@ -66,8 +62,6 @@ def half_steps(alpha: float, low: float, high: float, tol: float) -> HalfSteps:
     the last one, the residual in the norm of D^(−1/2) has shrunk to √2/T_k(1/ρ) at most. D lies between 1 + α·`low`
     (`low` is the smallest conductance of an edge) and 1 + 4αc: this bounds the residual in the usual norm.
 
-    Examples
-    --------
     >>> len(half_steps(25.0, 1.0, 1.0, 1e-3).omegas), half_steps(0.0, 1.0, 1.0, 1e-3).omegas
     (62, array([1.]))
     """

@@ -8,8 +8,6 @@ The no-flux boundary condition is a missing edge: solvers work on edges alone an
 Conductances between 0 and 1 make a solve differentiable in the region's shape.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any

@@ -1,8 +1,9 @@
 """Smoothing with a screening that varies from pixel to pixel: solve ``(S + αL) u = S x``.
 
 S is a diagonal of numbers s > 0: how strongly a pixel holds on to its own data. With s = 1 it is the equation of
-`smooth`; with small s data spread far, with large s a pixel keeps its value. A random walk with priors [1]_ is this
-equation. With ``A = S + αL``, a gradient g and ``A λ = g``::
+`smooth`; with small s data spread far, with large s a pixel keeps its value. A random walk with priors (L. Grady,
+"Multilabel random walker image segmentation using prior models", CVPR 2005) is this equation. With ``A = S + αL``, a
+gradient g and ``A λ = g``::
 
     dE/dx    = s λ
     dE/ds    = λ (x − u)
@@ -11,13 +12,7 @@ equation. With ``A = S + αL``, a gradient g and ``A λ = g``::
 
 The solver is the conjugate gradient method with the diagonal as preconditioner. Inner products and the stopping rule
 are taken for each connected component by itself, so that no region's answer depends on another's.
-
-References
-----------
-.. [1] L. Grady, "Multilabel random walker image segmentation using prior models", CVPR 2005.
 """
-
-from __future__ import annotations
 
 import warnings
 from functools import partial

@@ -1,14 +1,12 @@
 """`smooth`: checks its arguments, chooses a backend and reports convergence."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Literal, overload
 
 import torch
 from torch import Tensor
 
-from . import dense_backend, torch_backend
+from . import torch_backend
 from .autograd import Settings, Solve, Solver, check_values
 from .operator import Edges, edges_of
 from .stats import Stats
@@ -18,30 +16,14 @@ Backend = Literal["auto", "chebyshev", "multigrid", "torch", "dense"]
 
 @overload
 def smooth(
-    x: Tensor,
-    labels: Tensor | Edges,
-    alpha: float | Tensor,
-    tol: float = ...,
-    *,
-    screening: Tensor | None = ...,
-    guess: Tensor | None = ...,
-    backend: Backend = ...,
-    max_steps: int | None = ...,
-    return_stats: Literal[False] = ...,
-) -> Tensor: ...
+    x: Tensor, labels: Tensor | Edges, alpha: float | Tensor, tol: float = ..., *, screening: Tensor | None = ...,
+    guess: Tensor | None = ..., backend: Backend = ..., max_steps: int | None = ..., return_stats: Literal[False] = ...,
+) -> Tensor: ...  # fmt: skip
 @overload
 def smooth(
-    x: Tensor,
-    labels: Tensor | Edges,
-    alpha: float | Tensor,
-    tol: float = ...,
-    *,
-    screening: Tensor | None = ...,
-    guess: Tensor | None = ...,
-    backend: Backend = ...,
-    max_steps: int | None = ...,
-    return_stats: Literal[True],
-) -> tuple[Tensor, Stats]: ...
+    x: Tensor, labels: Tensor | Edges, alpha: float | Tensor, tol: float = ..., *, screening: Tensor | None = ...,
+    guess: Tensor | None = ..., backend: Backend = ..., max_steps: int | None = ..., return_stats: Literal[True],
+) -> tuple[Tensor, Stats]: ...  # fmt: skip
 def smooth(
     x: Tensor,
     labels: Tensor | Edges,
@@ -131,16 +113,9 @@ def smooth(
 
 
 def _screened(
-    x: Tensor,
-    edges: Edges,
-    alpha: float | Tensor,
-    scales: Tensor,
-    screening: Tensor,
-    tol: float,
-    max_steps: int | None,
-    guess: Tensor | None,
-    backend: str,
-) -> tuple[Tensor, Stats]:
+    x: Tensor, edges: Edges, alpha: float | Tensor, scales: Tensor, screening: Tensor, tol: float,
+    max_steps: int | None, guess: Tensor | None, backend: str,
+) -> tuple[Tensor, Stats]:  # fmt: skip
     from .screened import smooth_screened  # here, since it is compiled
 
     images, _, height, width = x.shape
@@ -204,11 +179,8 @@ def _check_alpha(x: Tensor, alpha: float | Tensor) -> Tensor:
             f"alpha must be a number, ({channels},) one for each channel, or (A, {channels}) or (A, 1) several scales; "
             f"got shape {tuple(alpha.shape)}"
         )
-    return (
-        alpha.to(x.device, x.dtype)
-        .reshape(-1 if alpha.ndim == 2 else 1, alpha.shape[-1] if alpha.ndim else 1)
-        .expand(-1, channels)
-    )
+    shape = (-1 if alpha.ndim == 2 else 1, alpha.shape[-1] if alpha.ndim else 1)
+    return alpha.to(x.device, x.dtype).reshape(shape).expand(-1, channels)
 
 
 def _check_guess(guess: Tensor, x: Tensor, shape: tuple[int, ...], several: bool) -> Tensor:
@@ -229,7 +201,7 @@ def _choose(x: Tensor, backend: str) -> Solver:
     if backend not in ("auto", "chebyshev", "multigrid", "torch", "dense"):
         raise ValueError(f"backend must be 'auto', 'chebyshev', 'multigrid', 'torch' or 'dense', got {backend!r}")
     if backend == "dense":
-        return dense_backend.solve
+        return torch_backend.solve_dense
     if backend == "torch":
         return partial(torch_backend.solve, fused=False)
     if x.device.type == "cpu":

@@ -1,7 +1,5 @@
 """The report of a solve."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 #: Chebyshev in a precision eps leaves a residual of about FLOOR·eps·κ, and cannot reach smaller tolerances.

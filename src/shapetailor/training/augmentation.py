@@ -10,8 +10,6 @@ are drawn from equally often, and a mosaic has the textures of one: gray ones be
 region grown or with its boundaries moved. The loss compares with the true regions all the same.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -45,12 +43,8 @@ class Batch(NamedTuple):
 class Batches:
     """Training samples by step and index, made on the corpus's device.
 
-    Parameters
-    ----------
-    mosaics : bool
-        Make half of the samples mosaics; turn and mirror the photographs, and change their tones, too.
-    perturb : bool
-        Compute descriptors in perturbed regions, not in the true ones only.
+    `mosaics` makes half of the samples mosaics, and turns, mirrors and tints the photographs. With `perturb`,
+    descriptors are computed in perturbed regions, not in the true ones only.
     """
 
     def __init__(self, corpus: Corpus, seed: int, mosaics: bool = True, perturb: bool = True) -> None:

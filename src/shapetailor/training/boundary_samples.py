@@ -136,17 +136,8 @@ class PairMaker:
         truth, (i, j) = truths[:, centres, centres], (each[:, None, None] for each in names.T)
         both = near[0] & near[1]
         target = torch.where(both & (truth == i), 0, torch.where(both & (truth == j), 1, -1)).to(torch.int8)
-        return Pairs(
-            images.half(),
-            truths.to(torch.int16),
-            regions.to(torch.int16),
-            names,
-            torch.stack(channels, dim=1),
-            torch.stack(inside, dim=1),
-            torch.stack(own, dim=1),
-            torch.stack(first, dim=1),
-            target,
-        )
+        stacked = (torch.stack(each, dim=1) for each in (channels, inside, own, first))
+        return Pairs(*[images.half(), truths.to(torch.int16), regions.to(torch.int16), names, *stacked, target])
 
     def _described(self, images: Tensor) -> Tensor:
         """The first network's descriptors of whole pictures, as `Segmenter` starts from them."""

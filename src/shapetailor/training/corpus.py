@@ -90,25 +90,16 @@ class Corpus:
 
 
 def read_corpus(
-    data: Data,
-    size: int,
-    ignore: int | None = None,
-    stride: int = 1,
-    most: int | None = None,
-    seed: int = 0,
+    data: Data, size: int, ignore: int | None = None, stride: int = 1, most: int | None = None, seed: int = 0,
     intensity: Intensity | None = None,
-) -> Corpus:
+) -> Corpus:  # fmt: skip
     """Read folders with `images/` and `masks/`, or any dataset, and resize everything to `size` × `size`.
 
     Values become 0..1 by `intensity`, the rule of the model. Gray images among coloured ones get three equal channels.
     Of several annotators the first is taken. Two regions must be left of each image on the grid of every `stride`-th
-    pixel, where the loss looks at it. Of each folder at most `most` images are taken, drawn by `seed`.
-
-    Raises
-    ------
-    ValueError
-        Naming everything that cannot be trained on: files that cannot be read or have no partner, masks of another
-        size than their image, images that are not finite, with fewer than two regions or an unlike number of channels.
+    pixel, where the loss looks at it. Of each folder at most `most` images are taken, drawn by `seed`. A ValueError
+    names everything that cannot be trained on: files that cannot be read or have no partner, masks of another size than
+    their image, images that are not finite, with fewer than two regions or an unlike number of channels.
     """
     datasets = [_opened(each, ignore) for each in _parts(data)]
     problems = [each for part in datasets if isinstance(part, FolderDataset) for each in part.problems(min_regions=2)]

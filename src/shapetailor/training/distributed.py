@@ -1,7 +1,5 @@
 """Several processes, started by `torchrun`, that share the work of one training."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The training loop: steps of AdamW with a schedule, validations, a log, and states to resume from."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -14,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import Module
+from tqdm import tqdm
 
 from ..io.files import atomic
 from .distributed import Processes
-from .progress import progress_bar
-from .run_state import State, probe, save_state, starting_state, state_path
+from .run_state import Record, State, probe, save_state, starting_state, state_path
 
 WARM_UP = 20  # steps
 
@@ -52,19 +50,10 @@ def gradients(net: Module, loss: Callable[[], Tensor], processes: Processes) -> 
 class Loop:
     """The steps of one training; all parameters of `net` are trained, in place.
 
-    Parameters
-    ----------
-    out : path, optional
-        The model to be made. Log and state lie beside it; without it nothing is written.
-    run : mapping
-        What the training depends on, of JSON's types: a state of another run is not resumed.
-    resume : bool
-        Go on from the state that a stopped run has left, if there is one.
-    processes : Processes, optional
-        Those that share each batch. The first one writes.
+    Log and state lie beside `out`, the model to be made; without it nothing is written. `run` says what the training
+    depends on, in JSON's types. With `resume` it goes on from the state that a stopped run has left, if it is of the
+    same `run`. Of the `processes` that share each batch the first one writes.
 
-    Examples
-    --------
     >>> net = torch.nn.Linear(1, 1)
     >>> loop = Loop(net, Pace(steps=4, learning_rate=0.1, every=2))
     >>> for step in loop:
@@ -76,16 +65,9 @@ class Loop:
     """
 
     def __init__(
-        self,
-        net: Module,
-        pace: Pace,
-        out: Path | None = None,
-        run: Mapping[str, Any] | None = None,
-        resume: bool = False,
-        processes: Processes | None = None,
-        title: str = "train",
-        progress: bool = False,
-    ) -> None:
+        self, net: Module, pace: Pace, out: Path | None = None, run: Mapping[str, Any] | None = None,
+        resume: bool = False, processes: Processes | None = None, title: str = "train", progress: bool = False,
+    ) -> None:  # fmt: skip
         self.net, self.pace, self.run, self.title = net, pace, run or {}, title
         self.processes = processes or Processes(0, 1, torch.device("cpu"))
         self.shown = progress and self.processes.rank == 0
@@ -102,9 +84,8 @@ class Loop:
         records = self.state.records
         self._began = perf_counter() - (records[-1]["seconds"] if records else 0.0)
         if self.writes:
-            with atomic(
-                self.writes.with_suffix(".log.jsonl")
-            ) as temporary:  # a stopped run may have logged more than it saved
+            # A stopped run may have logged more than it saved.
+            with atomic(self.writes.with_suffix(".log.jsonl")) as temporary:
                 temporary.write_text("".join(json.dumps(each) + "\n" for each in records))
         with progress_bar(self.title, self.pace.steps, self.shown, self.state.step) as self._bar:
             for step in range(self.state.step, self.pace.steps):
@@ -151,3 +132,35 @@ class Loop:
             with self.writes.with_suffix(".log.jsonl").open("a") as file:
                 file.write(json.dumps(state.records[-1]) + "\n")
             save_state(state_path(self.writes), state, self.net, self.optimizer, self.run)
+
+
+def progress_bar(title: str, total: int, shown: bool, done: int = 0) -> tqdm:
+    """Return a bar on stderr; none is drawn where that is a file, which it would fill."""
+    hidden = not (shown and sys.stderr.isatty())
+    return tqdm(desc=title, total=total, initial=done, file=sys.stderr, smoothing=0.05, disable=hidden)
+
+
+def draw_curves(path: Path, records: list[Record]) -> str | None:
+    """Draw loss and validation over the steps as a PNG; return why not, where matplotlib is missing."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return "no curves drawn: matplotlib is not installed (pip install shapetailor[plots])"
+    steps = [each["step"] for each in records]
+    figure = Figure(figsize=(7.0, 5.0), layout="constrained")
+    loss, covering = figure.subplots(2, 1, sharex=True)
+    loss.plot(steps, [each["loss"] for each in records], label="training", marker=".")
+    loss.plot(steps, [each["validation_loss"] for each in records], label="validation", marker=".")
+    loss.set_ylabel("loss")
+    loss.legend()
+    best = max(records, key=lambda each: each["covering"])
+    covering.plot(steps, [each["covering"] for each in records], color="tab:green", marker=".")
+    covering.plot([best["step"]], [best["covering"]], "o", color="tab:red", label=f"kept: {best['covering']:.3f}")
+    covering.set_ylabel("validation covering")
+    covering.set_xlabel("step")
+    covering.legend()
+    for axes in (loss, covering):
+        axes.grid(alpha=0.3)
+    with atomic(path) as temporary:
+        figure.savefig(temporary, dpi=120)
+    return None

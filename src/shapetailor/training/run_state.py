@@ -4,8 +4,6 @@ Batches and learning rates follow from the step's number. So weights, the optimi
 and a few numbers are enough to go on, bit for bit, as if the run had never stopped.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping
@@ -18,7 +16,8 @@ from torch.nn import Module
 from torch.optim import Optimizer
 
 from ..network.checkpoint import Model, read_model, read_tensors, write_tensors
-from .progress import Record
+
+Record = dict[str, Any]
 
 FORMAT = "unfinished training"
 FORMAT_VERSION = 1

@@ -8,8 +8,6 @@ over both networks. Half-way the regions of some samples are moved as the networ
 >>> sharpen("model.safetensors", "my-textures", "sharper.safetensors")  # doctest: +SKIP
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -27,9 +25,8 @@ from ..network.stdnn import STDNN, STDNNConfig
 from ..segmentation.usage import Usage
 from .augmentation import Batches
 from .boundary_samples import TOGETHER, PairMaker, Pairs, deviation
-from .corpus import Corpus, Data, data_name, read_corpus
-from .loop import Loop, Pace
-from .progress import progress_bar
+from .corpus import Data, data_name, read_corpus
+from .loop import Loop, Pace, progress_bar
 from .run_state import finished, state_path
 from .train import check_settings, recipe
 
@@ -124,7 +121,10 @@ def sharpen(
     usage = Usage.from_dict(said) if said else Usage.usual(first.stride, two_networks=False)
     usage = replace(usage, near=config.near, far=config.far)
     corpus = read_corpus(data, config.size, ignore, first.stride, config.most, config.seed, usage.intensity)
-    corpus = _colours(corpus, first.image_channels).to(place)
+    have, channels = corpus.images.shape[1], first.image_channels
+    if have not in (1, channels):
+        raise ValueError(f"the data must have images of {channels} channels, as the model wants; got {have}")
+    corpus = replace(corpus, images=corpus.images.expand(-1, channels, -1, -1)).to(place)
     run = {
         "sharpening": config.to_dict(),
         "sharpening_data": {"name": data_name(data), "fingerprint": corpus.fingerprint()},
@@ -178,13 +178,6 @@ def _with_fine(first: STDNN, config: SharpenConfig, place: torch.device) -> tupl
     return net, net.fine.requires_grad_(True)
 
 
-def _colours(corpus: Corpus, channels: int) -> Corpus:
-    have = corpus.images.shape[1]
-    if have not in (1, channels):
-        raise ValueError(f"the data must have images of {channels} channels, as the model wants; got {have}")
-    return replace(corpus, images=corpus.images.expand(-1, channels, -1, -1))
-
-
 @torch.no_grad()
 def _moved(maker: PairMaker, pairs: Pairs, fine: STDNN) -> Pairs:
     """Move the regions of the first samples, as many as `MOVED_SHARE` says."""
@@ -214,8 +207,6 @@ def choice_loss(cost: Tensor, target: Tensor) -> Tensor:
 
     Both sides of a boundary weigh the same.
 
-    Examples
-    --------
     >>> cost = torch.tensor([[[[0.0, 0.0]], [[0.0, 0.2]]]])
     >>> choice_loss(cost.repeat(1, 1, 1, 60), torch.tensor([[[0, -1]]]).repeat(1, 1, 60))
     tensor(0.3466)

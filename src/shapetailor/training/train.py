@@ -4,8 +4,6 @@
 >>> train("my-textures", "model.safetensors", recipe("texture", steps=400))  # doctest: +SKIP
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from dataclasses import asdict, dataclass, replace
@@ -22,8 +20,7 @@ from ..segmentation.usage import Usage
 from .augmentation import Batches
 from .corpus import Corpus, Data, data_name, read_corpus
 from .distributed import Processes, joined
-from .loop import Loop, Pace
-from .progress import draw_curves, progress_bar
+from .loop import Loop, Pace, draw_curves, progress_bar
 from .run_state import finished, state_path
 from .sample_bank import Blocks, corpus_blocks, draw, fill_bank
 from .validation import clustered_covering
@@ -99,22 +96,13 @@ class TrainConfig:
         return {**asdict(self), "network": self.network.to_dict(), "usage": self.model_usage.to_dict()}
 
 
+_TEXTURE = STDNNConfig(
+    features="rich", premix=32, scales=(0.4, 1.5, 5.0, 20.0), widths=(96, 64, 32), alpha=(0.3, 1.2, 4.0),
+    derivatives=True, head="unit", stride=4, resolution=256, tol=1e-3,
+)  # fmt: skip
 #: The named recipes. "paper" follows the paper: its network and loss, true regions, 32×32 pixels.
 RECIPES = {
-    "texture": TrainConfig(
-        STDNNConfig(
-            features="rich",
-            premix=32,
-            scales=(0.4, 1.5, 5.0, 20.0),
-            widths=(96, 64, 32),
-            alpha=(0.3, 1.2, 4.0),
-            derivatives=True,
-            head="unit",
-            stride=4,
-            resolution=256,
-            tol=1e-3,
-        )
-    ),
+    "texture": TrainConfig(_TEXTURE),
     "paper": TrainConfig(STDNNConfig(), separation=False, size=32, mosaics=False, perturb=False),
 }
 
@@ -233,9 +221,7 @@ def batch_loss(net: STDNN, bank: Blocks, step: int, config: TrainConfig, process
 
 def mean_loss(descriptors: Tensor, truths: Tensor, config: TrainConfig) -> Tensor:
     """Return the images' mean loss, of the blocks that the network works on."""
-    if not config.separation:
-        return region_loss(descriptors, truths)
-    return separation_loss(descriptors, truths)
+    return (separation_loss if config.separation else region_loss)(descriptors, truths)
 
 
 def validation_blocks(net: STDNN, validation: Corpus, config: TrainConfig, processes: Processes) -> list[Blocks]:

@@ -1,7 +1,5 @@
 """How good descriptors are: cluster them, and see how well the clusters cover the truth."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -15,14 +13,9 @@ ITERATIONS = 15
 
 
 def clustered_covering(descriptors: Tensor, truth: Tensor) -> float:
-    """Return the covering of the true regions by a k-means clustering of the descriptors, K being given.
+    """Return the covering of the true regions (H, W) by a k-means clustering of the descriptors (D, H, W), K given.
 
-    Parameters
-    ----------
-    descriptors : Tensor, (D, H, W)
-        Computed without knowledge of the truth: with the whole image as one region.
-    truth : integer Tensor, (H, W)
-        -1 where a pixel is not to be judged.
+    The descriptors must not know the truth, which is -1 where a pixel is not to be judged.
     """
     stride = -(-max(truth.shape) // GRID)
     descriptors, truth = descriptors[:, ::stride, ::stride], truth[::stride, ::stride]

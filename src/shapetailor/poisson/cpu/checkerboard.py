@@ -12,8 +12,6 @@ wavefronts: `DEPTH` of them pass over a block of rows while it is in the cache.
 A group is solved by `prepare`, `run` and `read`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 from threading import local

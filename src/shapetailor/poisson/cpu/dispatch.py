@@ -1,7 +1,5 @@
 """Compiled CPU backend: Chebyshev where α is small, multigrid where it is large, threads over channels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -239,14 +237,9 @@ def _cut(items: Any, size: int) -> Iterator[Any]:
 
 
 def solve(
-    x: Tensor,
-    edges: Edges,
-    alpha: Tensor,
-    tol: float,
-    guess: Tensor | None = None,
-    max_steps: int | None = None,
+    x: Tensor, edges: Edges, alpha: Tensor, tol: float, guess: Tensor | None = None, max_steps: int | None = None,
     method: str | None = None,
-) -> tuple[Tensor, Stats]:
+) -> tuple[Tensor, Stats]:  # fmt: skip
     """Solve for x (B, C, H, W) at alpha (A, C): (B, A, C, H, W), and how it went.
 
     `method` is ``"chebyshev"`` or ``"multigrid"``; None takes for each channel the one that is faster.
@@ -260,16 +253,9 @@ def solve(
         return u.float(), stats
     grids = _grids(edges, x.dtype)
     out = torch.empty((x.shape[0], *alpha.shape, *x.shape[2:]), dtype=x.dtype)
+    first = None if guess is None else guess.detach().to(x.dtype).contiguous().numpy()
     job = _Job(
-        x.detach().contiguous().numpy(),
-        grids,
-        alpha.detach().double().numpy(),
-        least,
-        conductance,
-        tol,
-        None if guess is None else guess.detach().to(x.dtype).contiguous().numpy(),
-        out.numpy(),
-        max_steps,
-        thread_count() if out.numel() > FEW else 1,
-    )
+        x.detach().contiguous().numpy(), grids, alpha.detach().double().numpy(), least, conductance, tol, first,
+        out.numpy(), max_steps, thread_count() if out.numel() > FEW else 1,
+    )  # fmt: skip
     return out, combine(in_threads(job.tasks(method)), tol)

@@ -9,8 +9,6 @@ Fused multiply-adds are allowed: with conductances 0 and 1 the products are exac
 operand comes first.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -88,16 +86,9 @@ def _add_pair(out: Array, t0: Array, t1: Array, lo: int, hi: int, a0: Any, a1: A
 
 @njit(nogil=True, cache=True)
 def chebyshev_scales(
-    t: Array,
-    other: Array,
-    cx: Array,
-    cy: Array,
-    pitch: int,
-    scale: Any,
-    coefficients: Array,
-    lengths: Array,
-    out: Array,
-) -> None:
+    t: Array, other: Array, cx: Array, cy: Array, pitch: int,
+    scale: Any, coefficients: Array, lengths: Array, out: Array,
+) -> None:  # fmt: skip
     """Add ``Σ_k coefficients[a, k] T_k(S) rhs`` to out[a] for several scales a; t holds rhs, `other` zeros.
 
     The number of terms is even: they come in pairs (t_{2j}, t_{2j+1}), which are what the two buffers hold. A

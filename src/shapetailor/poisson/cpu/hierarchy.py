@@ -7,8 +7,6 @@ A level's operator is ``V + αL``: V counts a node's pixels, and conductances be
 finite volumes on a grid of twice the spacing have it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -8,8 +8,6 @@ positive definite.
 Inner products and stopping are for each component and channel by itself. Every channel may have its own α.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 
