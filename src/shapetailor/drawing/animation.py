@@ -7,7 +7,7 @@ import os
 import numpy as np
 from PIL import Image
 
-from ..arrays import Array, Ints
+from ..arrays import Array, Ints, Mask
 from ..io.files import atomic
 from ..labels import resize_labels
 from .overlay import as_rgb8, overlay
@@ -26,11 +26,11 @@ class Recorder:
     Several evolutions may be recorded, each beginning with iteration 0; the one with the lowest final energy is shown.
     """
 
-    def __init__(self, image: Array) -> None:
+    def __init__(self, image: Array, inside: Mask | None = None) -> None:
         height, width = image.shape[:2]
         scale = max(1.0, max(height, width) / LARGEST_SIDE)
         self.shape = max(1, round(height / scale)), max(1, round(width / scale))
-        reduced = Image.fromarray(as_rgb8(image)).resize(self.shape[::-1], Image.Resampling.BOX)
+        reduced = Image.fromarray(as_rgb8(image, inside)).resize(self.shape[::-1], Image.Resampling.BOX)
         self.image = np.asarray(reduced)
         self.runs: list[list[tuple[float, Ints]]] = []
 

@@ -12,10 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from .. import labels as maps
-from ..arrays import Array, Labels
+from ..arrays import Array, Labels, Mask
 from ..evolution import Callback, EvolutionConfig, evolve
 from ..network.checkpoint import read_model
 from ..network.describer import Describer, Descriptors
+from ..network.device import usable_device
+from ..network.stdnn import STDNN
 from ..network.two_level import TwoLevels, describe, describe_whole
 from . import starts
 from .canvas import Canvas, canvas_of
@@ -28,6 +30,8 @@ Start = Literal["ncut", "kmeans", "boxes"]
 
 #: Most regions that `regions="auto"` looks for.
 MOST_REGIONS = 8
+#: Most regions that may be asked for or given: time and memory grow with their number.
+MOST_GIVEN = 1024
 #: Pixels to work on, at most, unless more are asked for. The shipped model takes about 3.5 GB for so many.
 MAX_PIXELS = 2**22
 
@@ -73,10 +77,10 @@ class Segmenter:
     ) -> None:
         if max_pixels < 1:
             raise ValueError(f"max_pixels must be at least 1, got {max_pixels}")
-        self.net, self.device, self.max_pixels = net, torch.device(device), max_pixels
+        self.net, self.device, self.max_pixels = net, usable_device(device), max_pixels
         self.usage = usage or Usage.usual(net.stride, net.fine is not None)
         if isinstance(net, nn.Module):
-            net.to(device).eval()
+            net.to(self.device).eval()
 
     @classmethod
     def from_pretrained(
@@ -92,6 +96,13 @@ class Segmenter:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"{name_or_path}: what it says of its usage cannot be understood: {error}") from error
         return cls(model.net, device, max_pixels, usage)
+
+    def __repr__(self) -> str:
+        name = type(self.net).__name__
+        channels = "1 channel" if self.net.image_channels == 1 else f"{self.net.image_channels} channels"
+        blocks = f"{name} for {channels}, blocks of {self.net.stride} pixels"
+        second = "" if self.net.fine is None else f" and {self.net.fine.stride}"
+        return f"<Segmenter: {blocks}{second}, on {self.device}, max_pixels={self.max_pixels}>"
 
     @property
     def evolution(self) -> EvolutionConfig:
@@ -117,8 +128,9 @@ class Segmenter:
 
         Parameters
         ----------
-        image : H×W or H×W×C array, tensor (the same, or C×H×W), PIL image or path
-            Gray, colour or up to 16 channels; 8-bit, 16-bit or floating point.
+        image : H×W or H×W×C array, tensor (the same, or C×H×W), PIL image, path or `io.Picture`
+            Gray, colour or up to 16 channels; 8-bit, 16-bit or floating point. Nodata, NaN, infinite, masked and wholly
+            transparent pixels are outside the picture, and −1 in the labels.
         regions : int or "auto"
             How many regions; "auto" chooses, 1 to 8, by how little the parts of the picture are alike. Not needed with
             `init` or `scribbles`.
@@ -153,7 +165,7 @@ class Segmenter:
             raise ValueError("give iterations or an evolution, which has its own; got both")
         canvas = canvas_of(image, self.net.image_channels, self.net.stride, self.max_pixels, self.usage.intensity)
         marks = None if scribbles is None else maps.from_scribbles(scribbles)
-        first = None if init is None else _as_start(init)
+        first = None if init is None else _as_start(init, canvas.valid)
         count = _count(regions, first, marks)
         fixed = None if marks is None else canvas.marks_in(marks, "scribbles")
         given = None if first is None else canvas.labels_in(first, "init")
@@ -161,23 +173,27 @@ class Segmenter:
 
         net = self.net.rescaled(max(canvas.values.shape[1:]))
         picture = torch.from_numpy(canvas.values)[None].to(self.device)
+        inside = None if canvas.inside is None else torch.from_numpy(canvas.inside)[None].to(self.device)
         with torch.no_grad():
-            prepared = net.prepare(picture)
+            # To other descriptors, what is outside looks like the nearest pixel inside.
+            prepared = net.prepare(picture, inside) if isinstance(net, STDNN) else net.prepare(picture)
         positions = self.usage.positions if self._is_fine(canvas) and config.iterations else 1
-        whole = describe_whole(net, prepared, positions) if given is None or positions > 1 else None
+        whole = describe_whole(net, prepared, positions, inside) if given is None or positions > 1 else None
         if given is None:
             assert whole is not None
-            given, count = _start(whole[0].cpu().numpy(), count, fixed, start, np.random.default_rng(seed))
-        described = _describe(net, picture, prepared, whole if positions > 1 else None)
+            rng = np.random.default_rng(seed)
+            given, count = _start(whole[0].cpu().numpy(), count, fixed, start, rng, canvas.inside)
+            given = canvas.masked(given)
+        described = _describe(net, picture, prepared, whole if positions > 1 else None, inside)
         del whole  # descriptors of all pixels are the largest thing there is
         watch = None if callback is None else _upright(callback, canvas)
         run = evolve(
-            described.image, given, described.descriptors, config, fixed=fixed, seen=canvas.values, callback=watch
+            described.image, given, described.descriptors, config, fixed=fixed, seen=canvas.seen, callback=watch
         )
         labels = finish(run.labels, fixed, described.radius, min_share)
         full = canvas.labels_out(labels)
         if marks is not None:
-            full = np.where(marks >= 0, marks, full)
+            full = np.where((marks >= 0) & (full >= 0), marks, full)
         return Segmentation(
             labels=full,
             energy=run.energy,
@@ -201,16 +217,18 @@ class Segmenter:
 
     def _final_descriptors(self, net: Describer, prepared: Tensor, labels: Labels, canvas: Canvas) -> Array:
         """Descriptors (D, H, W) of the final regions by the first network."""
-        found = describe(net, prepared, torch.from_numpy(labels)[None].to(self.device))
-        return canvas.upright(found[0].cpu().numpy())
+        found = describe(net, prepared, torch.from_numpy(labels)[None].to(self.device))[0].cpu().numpy()
+        return canvas.upright(found if canvas.inside is None else np.where(canvas.inside, found, np.float32(0)))
 
 
-def _describe(net: Describer, picture: Tensor, prepared: Tensor, whole: Tensor | None) -> _Described:
+def _describe(
+    net: Describer, picture: Tensor, prepared: Tensor, whole: Tensor | None, inside: Tensor | None
+) -> _Described:
     """Join both networks where there are two, and the first one's descriptors of the whole picture."""
     if whole is None or net.fine is None:
         return _Described(prepared, net.descriptors, net.stride / 2)
     levels = TwoLevels(net.fine, whole.shape[1])
-    return _Described(levels.prepare(picture, whole[0]), levels.descriptors, levels.stride)
+    return _Described(levels.prepare(picture, whole[0], inside), levels.descriptors, levels.stride)
 
 
 def _upright(callback: Callback, canvas: Canvas) -> Callback:
@@ -220,40 +238,52 @@ def _upright(callback: Callback, canvas: Canvas) -> Callback:
 
 def _missing(labels: Labels, count: int) -> tuple[int, ...]:
     """Regions that were asked for but have no pixel."""
-    return tuple(np.flatnonzero(np.bincount(labels.ravel(), minlength=count)[:count] == 0).tolist())
+    return tuple(np.flatnonzero(np.bincount(labels[labels >= 0], minlength=count)[:count] == 0).tolist())
 
 
-def _as_start(init: Any) -> Labels:
+def _as_start(init: Any, valid: Mask | None) -> Labels:
+    """Check initial regions and number those that exist 0, 1, … in their order; −1 outside the picture."""
     labels = np.asarray(init.detach().cpu() if isinstance(init, Tensor) else init)
     if labels.ndim != 2 or labels.dtype.kind not in "iu":
         raise ValueError(f"init must be H×W integers, got shape {labels.shape} of {labels.dtype}")
-    if labels.min() < 0:
-        raise ValueError(f"init must give every pixel a region from 0 on, got {int(labels.min())}; see scribbles")
-    return labels.astype(np.int64)
+    if labels.size == 0 or (valid is not None and valid.shape != labels.shape):
+        return labels.astype(np.int64)  # its size is refused where it is brought to the canvas
+    known = labels if valid is None else labels[valid]
+    if known.min() < 0:
+        raise ValueError(f"init must give every pixel a region from 0 on, got {int(known.min())}; see scribbles")
+    numbers = np.unique(known)
+    if len(numbers) > MOST_GIVEN:
+        raise ValueError(f"init must have at most {MOST_GIVEN} regions, got {len(numbers)}")
+    renumbered = np.searchsorted(numbers, labels).astype(np.int64)
+    return renumbered if valid is None else np.where(valid, renumbered, -1)
 
 
 def _count(regions: int | str | None, init: Labels | None, scribbles: Labels | None) -> int:
     """How many regions are asked for; 0 stands for "auto"."""
     marked = max((int(labels.max()) + 1 for labels in (init, scribbles) if labels is not None), default=None)
+    if marked is not None and marked > MOST_GIVEN:
+        raise ValueError(f"scribbles must name at most {MOST_GIVEN} regions, got {marked}")
     if regions is None and marked is not None:
         return marked
-    if regions == "auto" and marked is None:
-        return 0
-    if isinstance(regions, bool) or not isinstance(regions, (int, np.integer)) or regions < 1:
-        raise ValueError(f"regions must be a number from 1 on, or 'auto'; got {regions!r}")
+    if isinstance(regions, str) and regions == "auto":
+        if marked is None:
+            return 0
+        raise ValueError(f'regions is "auto", but init or scribbles name {marked}; leave regions out')
+    if isinstance(regions, bool) or not isinstance(regions, (int, np.integer)) or not 1 <= regions <= MOST_GIVEN:
+        raise ValueError(f"regions must be a number from 1 to {MOST_GIVEN}, or 'auto'; got {regions!r}")
     if marked is not None and marked != regions:
         raise ValueError(f"regions is {regions}, but init or scribbles name {marked}")
     return int(regions)
 
 
 def _start(
-    whole: Array, count: int, fixed: Labels | None, start: Start, rng: np.random.Generator
+    whole: Array, count: int, fixed: Labels | None, start: Start, rng: np.random.Generator, inside: Mask | None
 ) -> tuple[Labels, int]:
     """Regions to start from, and how many were asked for."""
     if fixed is not None:
         return starts.scribble_start(whole, fixed), count
     if count == 0:
-        chosen = auto_start(whole, MOST_REGIONS, rng)
+        chosen = auto_start(whole, MOST_REGIONS, rng, inside)
         count = int(chosen.max()) + 1
         if start == "ncut":
             return chosen, count
@@ -261,4 +291,4 @@ def _start(
         return np.zeros(whole.shape[1:], np.int64), 1
     if start == "boxes":
         return maps.boxes(whole.shape[1:], count, per_side=max(8, isqrt(count - 1) + 1)), count
-    return (starts.ncut_start if start == "ncut" else starts.kmeans_start)(whole, count, rng), count
+    return (starts.ncut_start if start == "ncut" else starts.kmeans_start)(whole, count, rng, inside), count
