@@ -200,7 +200,8 @@ def _segment_one(segmenter: Segmenter, path: Path, args: argparse.Namespace) -> 
     if args.iterations is not None:
         options["iterations"] = args.iterations
     recorder = Recorder(*picture) if args.animate else None
-    result = segmenter.segment(picture, callback=recorder, **options)
+    image = picture.values if picture.inside is None else picture
+    result = segmenter.segment(image, callback=recorder, **options)
     if result.vanished:
         shown = ", ".join(map(str, result.vanished[:MOST_NAMED]))
         more = len(result.vanished) - MOST_NAMED

@@ -132,10 +132,11 @@ class Segmenter:
             Gray, colour or up to 16 channels; 8-bit, 16-bit or floating point. Nodata, NaN, infinite, masked and wholly
             transparent pixels are outside the picture, and −1 in the labels.
         regions : int or "auto"
-            How many regions; "auto" chooses, 1 to 8, by how little the parts of the picture are alike. Not needed with
-            `init` or `scribbles`.
+            How many regions, at most 1024; "auto" chooses, 1 to 8, by how little the parts of the picture are alike.
+            Not needed with `init` or `scribbles`.
         init : H×W integers, optional
-            Regions to start from, numbered from 0.
+            Regions to start from, at most 1024. Numbers that are left out are closed up, unless there are scribbles or
+            `regions` counts them.
         scribbles : H×W integers, optional
             Marked pixels, which keep their region; −1 is unmarked.
         start : {"ncut", "kmeans", "boxes"}
@@ -165,7 +166,7 @@ class Segmenter:
             raise ValueError("give iterations or an evolution, which has its own; got both")
         canvas = canvas_of(image, self.net.image_channels, self.net.stride, self.max_pixels, self.usage.intensity)
         marks = None if scribbles is None else maps.from_scribbles(scribbles)
-        first = None if init is None else _as_start(init, canvas.valid)
+        first = None if init is None else _as_start(init, canvas.valid, regions, marks)
         count = _count(regions, first, marks)
         fixed = None if marks is None else canvas.marks_in(marks, "scribbles")
         given = None if first is None else canvas.labels_in(first, "init")
@@ -241,8 +242,11 @@ def _missing(labels: Labels, count: int) -> tuple[int, ...]:
     return tuple(np.flatnonzero(np.bincount(labels[labels >= 0], minlength=count)[:count] == 0).tolist())
 
 
-def _as_start(init: Any, valid: Mask | None) -> Labels:
-    """Check initial regions and number those that exist 0, 1, … in their order; −1 outside the picture."""
+def _as_start(init: Any, valid: Mask | None, regions: Any, marks: Labels | None) -> Labels:
+    """Check initial regions and number those that exist 0, 1, … in their order; −1 outside the picture.
+
+    With scribbles, or as many regions as the highest number says, numbers stay.
+    """
     labels = np.asarray(init.detach().cpu() if isinstance(init, Tensor) else init)
     if labels.ndim != 2 or labels.dtype.kind not in "iu":
         raise ValueError(f"init must be H×W integers, got shape {labels.shape} of {labels.dtype}")
@@ -252,8 +256,10 @@ def _as_start(init: Any, valid: Mask | None) -> Labels:
     if known.min() < 0:
         raise ValueError(f"init must give every pixel a region from 0 on, got {int(known.min())}; see scribbles")
     numbers = np.unique(known)
+    if marks is not None or regions == int(numbers[-1]) + 1:
+        numbers = np.arange(min(int(numbers[-1]), MOST_GIVEN) + 1)
     if len(numbers) > MOST_GIVEN:
-        raise ValueError(f"init must have at most {MOST_GIVEN} regions, got {len(numbers)}")
+        raise ValueError(f"init must have at most {MOST_GIVEN} regions, got more: {int(known.max())} is the highest")
     renumbered = np.searchsorted(numbers, labels).astype(np.int64)
     return renumbered if valid is None else np.where(valid, renumbered, -1)
 
