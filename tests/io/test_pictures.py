@@ -149,6 +149,15 @@ def test_a_tiff_that_lacks_strips_is_refused(tmp_path):
         read_image(path)
 
 
+def test_a_tiff_that_declares_more_than_it_can_hold_is_refused_at_once(tmp_path):
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, RGB8, photometric="rgb", compression="zlib", rowsperstrip=20)
+    with tifffile.TiffFile(path, mode="r+b") as file:
+        file.pages[0].tags["ImageLength"].overwrite(2**31 - 1)
+    with pytest.raises(ValueError, match="corrupt: it declares"):
+        read_image(path)
+
+
 def test_an_unknown_format_is_said_in_our_words(tmp_path):
     (tmp_path / "a.png").write_bytes(b"no image")
     with pytest.raises(ValueError, match=r"a\.png: no image of a known format"):

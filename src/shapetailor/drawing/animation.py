@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from io import BytesIO
 
 import numpy as np
 from PIL import Image
@@ -49,7 +50,7 @@ class Recorder:
         common = Image.fromarray(np.concatenate([pictures[0], pictures[-1]])).quantize(256)
         images = [Image.fromarray(each).quantize(palette=common) for each in pictures]
         times = [STEP] * (len(images) - 1) + [REST]
+        content = BytesIO()  # Pillow may take no notice of a full disk
+        images[0].save(content, "GIF", save_all=True, append_images=images[1:], duration=times, loop=0, optimize=False)
         with atomic(path) as temporary:
-            images[0].save(
-                temporary, "GIF", save_all=True, append_images=images[1:], duration=times, loop=0, optimize=False
-            )
+            temporary.write_bytes(content.getbuffer())

@@ -42,7 +42,9 @@ def atomic(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield temporary
         temporary.replace(path)
     except OSError as error:
-        if error.errno is None or error.filename not in (None, str(temporary), temporary):
+        if error.errno is None:  # an encoder's own
+            raise OSError(f"{path}: cannot be written: {error}") from error
+        if error.filename not in (None, str(temporary), temporary):
             raise
         raise type(error)(error.errno, error.strerror, str(path)) from error
     finally:

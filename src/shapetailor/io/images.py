@@ -12,6 +12,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -182,8 +183,7 @@ def write_image(path: str | os.PathLike[str], image: Array) -> None:
             f"{path}: {image.dtype} of shape {image.shape} does not fit this format; "
             "write uint8 gray or RGB (PNG: also uint16 gray), or name the file .tif"
         )
-    with atomic(path) as temporary:
-        Image.fromarray(image).save(temporary)
+    _write_pillow(path, Image.fromarray(image))
 
 
 def write_labels(path: str | os.PathLike[str], labels: Array) -> None:
@@ -206,8 +206,7 @@ def write_labels(path: str | os.PathLike[str], labels: Array) -> None:
     if low >= 0 and high < 2**8 and suffix == ".png":
         indexed = Image.fromarray(labels.astype(np.uint8))
         indexed.putpalette(palette(high + 1, outside=bool(outside.any())))
-        with atomic(path) as temporary:
-            indexed.save(temporary)
+        _write_pillow(path, indexed)
     elif low >= 0 and high < 2**16:
         write_image(path, labels.astype(np.uint8 if high < 2**8 else np.uint16))
     elif suffix == ".png" or low < -(2**31) or high >= 2**31:
@@ -215,6 +214,18 @@ def write_labels(path: str | os.PathLike[str], labels: Array) -> None:
         raise ValueError(f"{path}: labels range over {low}..{high}, but must fit {limit}")
     else:
         write_image(path, labels.astype(np.int32))
+
+
+def _write_pillow(path: Path, image: Image.Image) -> None:
+    """Encode in memory: Pillow's JPEG encoder takes no notice of a full disk."""
+    Image.init()
+    known = Image.registered_extensions().get(path.suffix.lower())
+    if known is None:
+        raise ValueError(f"{path}: no image format ends with {path.suffix!r}; .png, .jpg or .tif will do")
+    content = BytesIO()
+    image.save(content, known)
+    with atomic(path) as temporary:
+        temporary.write_bytes(content.getbuffer())
 
 
 @contextmanager

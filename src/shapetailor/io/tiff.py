@@ -16,6 +16,10 @@ from .picture import Picture, UnfitError, both, check_page, gray_if_gray, pages_
 #: Arrays stored as pages are taken for rows where there are more of them, and fewer columns, than this.
 MAX_CHANNELS = 16
 
+#: A file whose samples take more bytes than this, and than so many times its own size, is taken for corrupt. Deflate
+#: packs at most 1032 to 1.
+LARGEST_SMALL, MOST_PACKED = 2**28, 1100
+
 _TIFF_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 _ALPHA_SAMPLES = (1, 2)  # TIFF 6.0, ExtraSamples: associated and unassociated alpha
 _ORIENTATION, _NODATA = 274, 42113  # TIFF tags; the second is GDAL's
@@ -69,6 +73,9 @@ def _tiff_samples(file: Any, page: int | None, pages_are_channels: bool) -> Arra
         raise UnfitError("holds no image")
     series = file.series[0]
     frame = series.keyframe
+    declared = prod(series.shape) * (series.dtype.itemsize if series.dtype is not None else 1)
+    if declared > max(LARGEST_SMALL, MOST_PACKED * file.filehandle.size):
+        raise UnfitError(f"corrupt: it declares {declared:,} bytes of samples, but has {file.filehandle.size:,}")
     if int(frame.photometric) in _PILLOW_COLOURS:
         if frame.bitspersample != 8 or (int(frame.photometric) == 5 and frame.samplesperpixel not in (4, 5)):
             name = f"{frame.photometric.name} of {frame.samplesperpixel}×{frame.bitspersample} bits"
