@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import os
+import signal
+import time
+import warnings
 from functools import partial
 
 import pytest
@@ -14,6 +18,31 @@ def threads():
     torch.set_num_threads(3)
     yield 3
     torch.set_num_threads(before)
+
+
+def test_a_forked_child_computes_on_one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    (torch.rand(600, 600) @ torch.rand(600, 600)).exp().sum()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # newer Pythons warn of any fork with threads
+            child = os.fork()
+        if child == 0:
+            (torch.rand(600, 600) @ torch.rand(600, 600)).exp().sum()
+            os._exit(torch.get_num_threads())
+        for _ in range(300):
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                break
+            time.sleep(0.1)
+        else:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            pytest.fail("the child hangs")
+        assert os.waitstatus_to_exitcode(status) == 1
+    finally:
+        torch.set_num_threads(threads)
 
 
 def test_results_come_in_the_order_of_the_tasks(threads):

@@ -16,6 +16,10 @@ Result = TypeVar("Result")
 
 _here = local()
 
+# torch's threads do not survive a fork, and the first operation of a forked child that needs them would wait for ever.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
+
 
 def thread_count() -> int:
     """Return how many threads `in_threads` takes: as many as torch, or as torch had before `without_torch`."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from shapetailor.bench import segment
+from shapetailor.bench import memory, segment
 from shapetailor.bench.segment import FEW, ITERATIONS, MANY, Case, Timing
 
 
@@ -28,6 +28,13 @@ def test_every_comparison_has_both_its_sides():
 def test_the_slow_model_is_not_run_at_large_sizes():
     assert Case("texture", 2048, FEW) in segment.cases([256, 2048], quick=False)
     assert Case("paper", 2048, FEW) not in segment.cases([256, 2048], quick=False)
+
+
+def test_memory_is_told_for_each_pixel(monkeypatch):
+    monkeypatch.setattr(memory, "peak_memory", lambda _, size: 1500 * size**2)
+    outcome = memory.run([128, 64])
+    assert [row["size"] for row in outcome.data["rows"]] == [64, 128]
+    assert outcome.text.count("1500 bytes") == 2
 
 
 def test_pictures_have_two_regions_and_are_always_the_same():

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import tifffile
 from PIL import Image
 
 from shapetailor.cli import segment as command
@@ -217,6 +219,53 @@ def test_an_interrupted_run_leaves_whole_files_and_is_continued(segmenter, pictu
     assert names(out) == ["a.overlay.png"]
     assert run(pictures, "--out", out) == 0
     assert names(out) == ["a.overlay.png", "a.png", "b.overlay.png", "b.png"]
+
+
+def test_an_interrupted_run_says_what_failed_so_far(segmenter, pictures, tmp_path, capsys, monkeypatch):
+    write_image(pictures / "A.png", np.zeros_like(PICTURE))
+
+    def interrupted(self, path):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Segmentation, "save", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(pictures, "--out", tmp_path / "out")
+    said = capsys.readouterr()
+    assert said.out == "0 segmented, 1 failed\n"
+    assert "A.png: image is black" in said.err
+
+
+def test_a_name_too_long_fails_alone_and_again(segmenter, pictures, tmp_path):
+    write_image(pictures / f"{'x' * 251}.png", PICTURE)
+    for _ in range(2):
+        assert run(pictures, "--out", tmp_path / "out") == 1
+        assert names(tmp_path / "out") == ["a.overlay.png", "a.png", "b.overlay.png", "b.png"]
+
+
+def test_a_folder_that_cannot_be_written_to_is_noticed_before_the_work(segmenter, pictures, tmp_path, monkeypatch):
+    monkeypatch.setattr("os.access", lambda *_: False)
+    with pytest.raises(PermissionError, match="cannot be written to"):
+        run(pictures, "--out", tmp_path / "out")
+    assert not segmenter.calls
+
+
+def test_a_page_or_channels_are_chosen(segmenter, tmp_path):
+    stack = RNG.integers(1, 256, (5, 12, 16), dtype=np.uint8)
+    tifffile.imwrite(tmp_path / "a.tif", stack, photometric="minisblack")
+    assert run(tmp_path / "a.tif", "--out", tmp_path / "none") == 1
+    assert run(tmp_path / "a.tif", "--page", 3, "--out", tmp_path / "page") == 0
+    assert run(tmp_path / "a.tif", "--channels", "0,1,2", "--out", tmp_path / "channels") == 0
+
+
+def test_a_long_list_of_vanished_regions_is_cut(segmenter, pictures, tmp_path, capsys, monkeypatch):
+    plain = StandIn.segment
+
+    def many(self, *args, **options):
+        return replace(plain(self, *args, **options), vanished=tuple(range(2, 500)))
+
+    monkeypatch.setattr(StandIn, "segment", many)
+    run(pictures / "a.png", "--out", tmp_path / "out")
+    assert "no pixel in region 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 488 more" in capsys.readouterr().err
 
 
 def test_same_stems_are_refused_before_anything_is_done(segmenter, pictures, tmp_path):

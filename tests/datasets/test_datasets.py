@@ -229,7 +229,7 @@ class TestFolder:
         expected = {
             "images/alone.png": "no partner in masks",
             "masks/orphan.png": "no partner in images",
-            "masks/broken.png": "cannot identify",
+            "masks/broken.png": "no image of a known format",
             "images/corrupt.jpg": "",
             "masks/small.png": "5×10.*12×10",
             "masks/flat.png": "1 region.*2",

@@ -18,7 +18,7 @@ from scipy.io import loadmat, savemat
 from shapetailor import metrics
 from shapetailor.cli import evaluate as command
 from shapetailor.evaluate.evaluation import MEASURES
-from shapetailor.evaluate.report import AGREE, DIFFER, IGNORED, Case, case_pictures
+from shapetailor.evaluate.report import AGREE, DIFFER, IGNORED, Case, case_pictures, histogram
 
 LEFT = np.repeat([[0, 1]], 6, axis=1).repeat(10, axis=0).astype(np.uint8)
 TOP = np.repeat([[0], [1]], 5, axis=0).repeat(12, axis=1).astype(np.uint8)
@@ -103,6 +103,42 @@ def test_page_needs_nothing_else_and_shows_the_worst_first(folders):
         assert Image.open(io.BytesIO(base64.b64decode(data))).size == (12, 10)
     assert not re.search(r"https?:|<link|<script", page)
     assert page.index("<h3>poor</h3>") < page.index("<h3>good</h3>")
+
+
+def test_a_subset_of_the_truth_may_be_predicted(folders, capsys):
+    two_images(folders)
+    (folders / "pred" / "poor.png").unlink()
+    with pytest.raises(ValueError, match=r"missing: .*poor\.png has no prediction .*--subset"):
+        run(folders)
+    assert run(folders, "--subset") == 0
+    assert "1 image" in capsys.readouterr().out
+
+
+def test_a_long_list_of_problems_is_cut(folders):
+    for number in range(100):
+        save(folders / "truth" / f"{number}.png", LEFT)
+    save(folders / "pred" / "7.png", LEFT)
+    with pytest.raises(ValueError, match="missing: and 94 more") as error:
+        run(folders)
+    assert len(str(error.value).splitlines()) == 7
+
+
+def test_the_page_shows_pictures_and_histograms(folders):
+    two_images(folders)
+    (folders / "images").mkdir()
+    save(folders / "images" / "poor.jpg", np.full((10, 12, 3), 90, np.uint8))
+    run(folders, "--images", folders / "images", "--html", folders / "page.html")
+    page = (folders / "page.html").read_text()
+    assert len(re.findall(r'src="data:', page)) == 7
+    assert page.count("<figcaption>picture</figcaption>") == 1
+    assert page.count("<svg") == len(MEASURES)
+
+
+def test_histograms_count_every_image():
+    found = histogram([0.0, 0.26, 0.26, 1.0, 3.0])
+    assert (found["low"], found["high"], sum(found["counts"])) == (0.0, 3.0, 5)
+    assert max(found["heights"]) == 1
+    assert histogram([0.5, np.nan])["high"] == 1.0
 
 
 def test_names_cannot_break_the_page(folders):

@@ -89,6 +89,76 @@ def test_a_newer_file_is_refused_with_advice(path):
         load_model(path)
 
 
+@pytest.mark.parametrize("entry", ["[]", "3", '"text"', "null", "[" * 100_000, "{}", '{"format": ["model"]}'])
+def test_a_header_of_another_shape_is_refused_with_the_files_name(path, entry):
+    safetensors.torch.save_file({"weight": torch.zeros(3)}, path, {"shapetailor": entry})
+    with pytest.raises(ValueError, match=r"model\.safetensors: "):
+        load_model(path)
+
+
+@pytest.mark.parametrize("version", [None, "1", [1], True, 1.5])
+def test_a_format_version_that_is_no_number_is_refused(path, version):
+    with_header(path, format_version=version)
+    with pytest.raises(ValueError, match=r"model\.safetensors: its format_version must be"):
+        load_model(path)
+
+
+@pytest.mark.parametrize("changes", [{"config": []}, {"config": None}, {"metadata": 3}, {"usage": [1]}])
+def test_entries_of_another_kind_are_refused_with_the_files_name(path, changes):
+    with_header(path, **changes)
+    with pytest.raises(ValueError, match=r"model\.safetensors: "):
+        load_model(path)
+
+
+def test_a_config_that_nests_for_ever_is_refused(path, net):
+    config = net.config.to_dict()
+    for _ in range(300):
+        config = {**net.config.to_dict(), "fine": config}
+    with_header(path, config=config)
+    with pytest.raises(ValueError, match=r"model\.safetensors: "):
+        load_model(path)
+
+
+def test_flipped_bits_in_the_weights_are_noticed(path):
+    content = bytearray(path.read_bytes())
+    content[-10] ^= 4
+    path.write_bytes(bytes(content))
+    with pytest.raises(ValueError, match=r"model\.safetensors: corrupt, its weights are not those"):
+        load_model(path)
+
+
+def test_weights_that_are_not_finite_are_blamed_on_the_file(path, net):
+    net.layers[0].weight.data[0] = torch.nan
+    save_model(path, net)
+    with pytest.raises(ValueError, match=r"model\.safetensors: corrupt, .*NaN"):
+        load_model(path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"widths": [10**6, 10**6]},
+        {"premix": 10**9},
+        {"scales": [1.0] * 10**5},
+        {"resolution": 10**400},
+        {"tol": 10**400},
+    ],
+    ids=["widths", "premix", "scales", "resolution", "tol"],
+)
+def test_sizes_beyond_reason_are_refused_before_anything_is_allocated(path, net, changes, monkeypatch):
+    with_header(path, config={**net.config.to_dict(), **changes})
+    monkeypatch.setattr(STDNN, "__init__", lambda *_: pytest.fail("a network was made"))
+    with pytest.raises(ValueError, match=r"model\.safetensors: .*(at most|1 to|between)"):
+        load_model(path)
+
+
+@pytest.mark.parametrize("name", shipped_models())
+def test_shipped_models_carry_their_checksum(name):
+    path = checkpoint._locate(name)
+    tensors, header = checkpoint.read_tensors(path, checkpoint.FORMAT, checkpoint.FORMAT_VERSION)
+    assert header["sha256"] == checkpoint.checksum(tensors)
+
+
 def test_a_config_that_does_not_fit_the_weights_is_refused(path, net):
     with_header(path, config={**net.config.to_dict(), "widths": [5, 3]})
     with pytest.raises(ValueError, match="do not fit"):

@@ -122,11 +122,12 @@ def test_a_pil_image_is_what_its_file_is(tmp_path, mode):
     np.testing.assert_array_equal(values(image), values(str(tmp_path / "picture.png")))
 
 
-def test_values_that_are_not_finite_are_counted():
-    gray = np.zeros((4, 5))
+def test_values_that_are_not_finite_are_outside():
+    gray = np.full((4, 5), 0.5)
     gray[0, :3] = np.nan, np.inf, -np.inf
-    with pytest.raises(ValueError, match=r"image must be finite; 3 of 20 values"):
-        values(gray)
+    canvas = canvas_of(gray, 1, 1, 2**20)
+    np.testing.assert_array_equal(canvas.upright(canvas.inside), np.isfinite(gray))
+    np.testing.assert_array_equal(canvas.values, 0.5)
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (4, 4, 17), (2, 4, 4, 3), (0, 4), (4, 0, 3), (4, 4, 0)])

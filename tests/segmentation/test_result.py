@@ -16,9 +16,10 @@ from scipy.ndimage import gaussian_filter
 from skimage.measure import label as connected_components
 
 from shapetailor.drawing.animation import Recorder
-from shapetailor.drawing.overlay import COLOURS, as_rgb8, overlay, region_colour
+from shapetailor.drawing.overlay import as_rgb8, overlay
 from shapetailor.drawing.polygons import trace
 from shapetailor.io.images import read_image, read_labels
+from shapetailor.io.palette import COLOURS, region_colour
 from shapetailor.segmentation.cleanup import remove_small
 from shapetailor.segmentation.result import Segmentation
 

@@ -95,7 +95,7 @@ def test_regions_that_the_image_does_not_support_are_named(segmenter, start):
 
 
 def test_an_image_of_nan_is_refused(segmenter):
-    with pytest.raises(ValueError, match="image must be finite; 64 of 64 values"):
+    with pytest.raises(ValueError, match="no pixel with a value: all 64 are nodata, NaN"):
         segmenter.segment(np.full((8, 8), np.nan), 2)
 
 
@@ -180,8 +180,41 @@ def test_init_as_a_tensor_of_right_regions_stays(segmenter):
 
 def test_a_region_that_init_leaves_out_is_named(segmenter):
     image, truth = halves(48)
-    result = segmenter.segment(image, init=2 * truth)
+    result = segmenter.segment(image, regions=3, init=2 * truth)
     assert result.vanished == (1,)
+
+
+@pytest.mark.parametrize("high", [255, 20_000_000, 2**31 - 1])
+def test_numbers_that_init_leaves_out_are_closed_up(segmenter, high):
+    image, truth = halves(48)
+    result = segmenter.segment(image, init=high * truth, iterations=0)
+    assert result.vanished == ()
+    assert set(np.unique(result.labels)) == {0, 1}
+
+
+def test_one_label_a_pixel_is_refused_with_the_limit(segmenter):
+    image, truth = halves(48)
+    with pytest.raises(ValueError, match="init must have at most 1024 regions"):
+        segmenter.segment(image, init=np.arange(truth.size).reshape(truth.shape))
+    with pytest.raises(ValueError, match=r"regions must be a number from 1 to 1024.* got 5000"):
+        segmenter.segment(image, 5000)
+
+
+def test_auto_with_init_is_told_to_leave_one_out(segmenter):
+    image, truth = halves(48)
+    with pytest.raises(ValueError, match='regions is "auto", but init or scribbles name 2; leave regions out'):
+        segmenter.segment(image, "auto", init=truth)
+
+
+@pytest.mark.parametrize(("device", "words"), [("banana", "must be"), ("mps", "must be"), ("cuda:99", "GPU")])
+def test_a_device_that_is_not_there_is_said_in_words(segmenter, device, words):
+    with pytest.raises(ValueError, match=f"device .*{words}"):
+        Segmenter(segmenter.net, device)
+
+
+def test_channels_first_are_refused_with_a_hint(segmenter):
+    with pytest.raises(ValueError, match=r"got shape \(3, 40, 48\); is it C×H×W\? numpy.moveaxis"):
+        segmenter.segment(np.zeros((3, 40, 48), np.uint8), 2)
 
 
 def test_scribbles_may_name_more_regions_than_init(segmenter):
@@ -194,7 +227,7 @@ def test_scribbles_may_name_more_regions_than_init(segmenter):
 
 ZEROS = np.zeros((16, 16), np.int64)
 BAD = {
-    "none": ({"regions": None}, "regions must be a number from 1 on, or 'auto'; got None"),
+    "none": ({"regions": None}, "regions must be a number from 1 to 1024, or 'auto'; got None"),
     "zero": ({"regions": 0}, "regions must be .* got 0"),
     "fraction": ({"regions": 2.5}, "regions must be .* got 2.5"),
     "bool": ({"regions": True}, "regions must be .* got True"),

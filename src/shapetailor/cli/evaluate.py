@@ -13,8 +13,8 @@ from ..arrays import Array
 from ..datasets.published import read_bsds_truths
 from ..evaluate.evaluation import Evaluation, evaluate
 from ..evaluate.report import Case, images_text, summary_text, to_csv, to_html, to_json
-from ..io.files import atomic
-from ..io.images import read_labels
+from ..io.files import atomic, check_writable, image_files
+from ..io.images import read_labels, read_picture
 
 PREDICTIONS = (".png", ".tif", ".tiff")
 TRUTHS = (*PREDICTIONS, ".mat")
@@ -22,6 +22,8 @@ TRUTHS = (*PREDICTIONS, ".mat")
 OVERLAY = ".overlay"
 #: Cases in the page, of the worst and of the best.
 SHOWN = 4
+#: Problems of one kind that are listed.
+MOST_LISTED = 5
 
 
 class Pair(NamedTuple):
@@ -51,6 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--truth", type=Path, required=True, metavar="DIR", help="true label maps: NAME.png, .tif or BSDS .mat"
     )
+    parser.add_argument("--subset", action="store_true", help="leave out truths that have no prediction")
+    parser.add_argument("--images", type=Path, metavar="DIR", help="the pictures NAME.*, to be shown in the HTML page")
     parser.add_argument("--ignore", type=int, metavar="V", help="label of the truth to leave out")
     parser.add_argument("--per-image", action="store_true", help="print a line for each image too")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write summary and images as JSON")
@@ -61,18 +65,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Evaluate and report; nothing is written unless every file is in order."""
     outputs = [path for path in (args.json, args.csv, args.html) if path]
-    for folder in (args.pred, args.truth, *(path.parent for path in outputs)):
-        if not folder.is_dir():
-            raise ValueError(f"{folder} is not a folder")
-    pairs, problems = pair_files(args.pred, args.truth)
+    _check_folders([args.pred, args.truth, *([args.images] if args.images else [])], outputs)
+    pairs, problems = pair_files(args.pred, args.truth, args.subset)
     problems += _unusable(pairs, args.ignore)
     if problems:
-        raise ValueError("nothing evaluated, because\n" + "\n".join(f"  {line}" for line in problems))
+        raise ValueError("nothing evaluated, because\n" + "\n".join(f"  {line}" for line in _shortened(problems)))
     evaluation = evaluate(read_labels, pairs, ignore=args.ignore, progress=True)
     if args.per_image:
         print(images_text(evaluation), end="\n\n")
     print(summary_text(evaluation))
-    page = partial(_page, pairs=pairs, ignore=args.ignore)
+    page = partial(_page, pairs=pairs, ignore=args.ignore, images=args.images)
     for path, content in ((args.json, to_json), (args.csv, to_csv), (args.html, page)):
         if path is not None:
             with atomic(path) as temporary:
@@ -80,16 +82,32 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def pair_files(predictions: Path, truths: Path) -> tuple[list[Pair], list[str]]:
-    """Match files of two folders by stem; also return a line for every file that has no partner."""
+def pair_files(predictions: Path, truths: Path, subset: bool = False) -> tuple[list[Pair], list[str]]:
+    """Match files of two folders by stem; also return a line for every file that has no partner.
+
+    A `subset` of the truths may have predictions.
+    """
     predicted, problems = _by_stem(predictions, PREDICTIONS)
     true, more = _by_stem(truths, TRUTHS)
     problems += more
-    problems += [f"missing: {true[n]} has no prediction in {predictions}" for n in sorted(true.keys() - predicted)]
+    missing = [] if subset and predicted else sorted(true.keys() - predicted)
+    problems += [f"missing: {true[n]} has no prediction in {predictions} (--subset leaves it out)" for n in missing]
     problems += [f"extra: {predicted[n]} has no truth in {truths}" for n in sorted(predicted.keys() - true)]
     if not predicted and not true:
         problems.append(f"no label maps in {predictions} nor in {truths}; expected {', '.join(TRUTHS)} files")
     return [Pair(n, predicted[n], true[n]) for n in sorted(predicted.keys() & true)], problems
+
+
+def _shortened(problems: list[str]) -> list[str]:
+    """The first problems of each kind, and how many more there are."""
+    kinds: dict[str, list[str]] = {}
+    for line in problems:
+        kinds.setdefault(line.partition(":")[0], []).append(line)
+    lines = []
+    for kind, found in kinds.items():
+        more = len(found) - MOST_LISTED
+        lines += found if more <= 1 else [*found[:MOST_LISTED], f"{kind}: and {more} more"]
+    return lines
 
 
 def _by_stem(folder: Path, suffixes: tuple[str, ...]) -> tuple[dict[str, Path], list[str]]:
@@ -132,14 +150,31 @@ def _size(shape: tuple[int, ...]) -> str:
     return "×".join(map(str, shape)) + " (height × width)"
 
 
-def _page(evaluation: Evaluation, pairs: list[Pair], ignore: int | None) -> str:
+def _check_folders(inputs: list[Path], outputs: list[Path]) -> None:
+    for folder in inputs + [path.parent for path in outputs]:
+        if not folder.is_dir():
+            raise ValueError(f"{folder} is not a folder")
+    for path in outputs:
+        check_writable(path.parent)
+
+
+def _page(evaluation: Evaluation, pairs: list[Pair], ignore: int | None, images: Path | None) -> str:
+    pictures = {path.stem: path for path in image_files(images)} if images else {}
     by_name = {pair.name: pair for pair in pairs}
     ranked = evaluation.ranked()
     # A small set is split in half rather than shown twice.
     lowest = ranked[: min(SHOWN, (len(ranked) + 1) // 2)]
     highest = ranked[::-1][: min(SHOWN, len(ranked) // 2)]
     worst, best = (
-        [Case(name, read_labels(by_name[name].prediction), by_name[name].truths) for name in names]
+        [
+            Case(
+                name,
+                read_labels(by_name[name].prediction),
+                by_name[name].truths,
+                read_picture(pictures[name]) if name in pictures else None,
+            )
+            for name in names
+        ]
         for names in (lowest, highest)
     )
     return to_html(evaluation, worst, best, ignore=ignore)

@@ -5,19 +5,22 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tqdm import tqdm
 
 from ..drawing.animation import Recorder
-from ..io.files import image_files
-from ..io.images import read_image, read_labels
+from ..io.files import check_writable, image_files
+from ..io.images import read_labels, read_picture
 from ..strokes import rasterise, read_scribbles, read_strokes
 
 if TYPE_CHECKING:
     from ..segmentation.segmenter import Segmenter
 
+#: Vanished regions that are named.
+MOST_NAMED = 10
 FORMATS = {"png": ".png", "tiff": ".tif"}
 
 
@@ -46,6 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--same-marks", action="store_true", help="use one file of marks or one label map for all pictures"
+    )
+    parser.add_argument("--page", type=int, metavar="N", help="which page, from 0, of files that hold several")
+    parser.add_argument(
+        "--channels", type=_numbers, metavar="LIST", help="which channels, or pages as channels, such as 0,1,2"
     )
     parser.add_argument("--iterations", type=int, metavar="N", help="of the evolution, at most")
     parser.add_argument(
@@ -85,17 +92,34 @@ def run(args: argparse.Namespace) -> int:
                 "add --same-marks to use it for all"
             )
     _check_outputs(images, args)
-    waiting = [path for path in images if args.force or not all(each.exists() for each in _outputs(path.stem, args))]
+    waiting = [path for path in images if args.force or not all(map(_exists, _outputs(path.stem, args)))]
     args.out.mkdir(parents=True, exist_ok=True)
-    failures = _segment_all(waiting, args) if waiting else []
-    parts = [f"{len(waiting) - len(failures)} segmented"]
-    if len(waiting) < len(images):
-        parts.append(f"{len(images) - len(waiting)} done before (--force does them again)")
-    parts += [f"{len(failures)} failed"] if failures else []
-    print(", ".join(parts))
-    for line in failures:
-        print(f"failed: {line}", file=sys.stderr)
-    return 1 if failures else 0
+    check_writable(args.out)
+    outcome = _Outcome(skipped=len(images) - len(waiting))
+    try:
+        if waiting:
+            _segment_all(waiting, args, outcome)
+    finally:  # Ctrl-C keeps the list of failures
+        if outcome.begun or not waiting:
+            _report(outcome)
+    return 1 if outcome.failures else 0
+
+
+@dataclass
+class _Outcome:
+    """What has come of a run so far."""
+
+    skipped: int
+    begun: bool = False
+    segmented: int = 0
+    failures: list[str] = field(default_factory=list)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that is too long
+        return False
 
 
 def load_segmenter(name_or_path: str, device: str, max_pixels: int | None) -> Segmenter:
@@ -111,6 +135,16 @@ def _count(text: str) -> int | Literal["auto"]:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f'expected a number of at least 1, or "auto", got {text!r}')
     return int(text)
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        numbers = [int(each) for each in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 0:
+        raise argparse.ArgumentTypeError(f"expected numbers from 0 on, such as 0,1,2, got {text!r}")
+    return numbers
 
 
 def _inputs(paths: list[Path], out: Path) -> list[Path]:
@@ -157,21 +191,21 @@ def _outputs(stem: str, args: argparse.Namespace) -> list[Path]:
     return [args.out / f"{stem}{ending}" for ending in endings]
 
 
-def _segment_all(images: list[Path], args: argparse.Namespace) -> list[str]:
-    """Segment and save; return a line for each image that failed."""
+def _segment_all(images: list[Path], args: argparse.Namespace, outcome: _Outcome) -> None:
+    """Segment and save; note a line for each image that failed."""
     segmenter = load_segmenter(args.model, args.device, args.max_pixels)
-    failures = []
+    outcome.begun = True
     for path in tqdm(images, desc="segment", unit="image", disable=None):
         try:
             _segment_one(segmenter, path, args)
+            outcome.segmented += 1
         except Exception as error:  # whatever is wrong with one image must not cost the others
             reason = str(error) or type(error).__name__
-            failures.append(reason if str(path) in reason else f"{path}: {reason}")
-    return failures
+            outcome.failures.append(reason if str(path) in reason else f"{path}: {reason}")
 
 
 def _segment_one(segmenter: Segmenter, path: Path, args: argparse.Namespace) -> None:
-    image = read_image(path)
+    picture = read_picture(path, args.page, args.channels)
     options: dict[str, Any] = {"seed": args.seed, "regions": args.regions}
     if args.init is not None:
         options["init"] = read_labels(_partner(args.init, path.stem))
@@ -179,15 +213,18 @@ def _segment_one(segmenter: Segmenter, path: Path, args: argparse.Namespace) -> 
         options["scribbles"] = read_scribbles(_partner(args.scribbles, path.stem))
     if args.strokes is not None:
         strokes = read_strokes(_partner(args.strokes, path.stem, (".json",)))
-        options["scribbles"] = rasterise(strokes, (image.shape[0], image.shape[1]))
+        options["scribbles"] = rasterise(strokes, picture.values.shape[:2])
     if args.regions is None and args.init is None and "scribbles" not in options:
         options["regions"] = 2
     if args.iterations is not None:
         options["iterations"] = args.iterations
-    recorder = Recorder(image) if args.animate else None
+    recorder = Recorder(*picture) if args.animate else None
+    image = picture.values if picture.inside is None else picture
     result = segmenter.segment(image, callback=recorder, **options)
     if result.vanished:
-        tqdm.write(f"{path}: no pixel in region {', '.join(map(str, result.vanished))}", file=sys.stderr)
+        shown = ", ".join(map(str, result.vanished[:MOST_NAMED]))
+        more = len(result.vanished) - MOST_NAMED
+        tqdm.write(f"{path}: no pixel in region {shown}{f' and {more} more' if more > 0 else ''}", file=sys.stderr)
     savers: dict[str, Callable[[Path], None]] = {
         ".overlay.png": result.save_overlay,
         ".uncertainty.png": result.save_uncertainty,
@@ -208,3 +245,12 @@ def _partner(path: Path, stem: str, suffixes: tuple[str, ...] = (".png", ".tif")
     if len(found) != 1:
         raise ValueError(f"expected one file {stem}{' or '.join(suffixes)} in {path}, found {len(found)}")
     return found[0]
+
+
+def _report(outcome: _Outcome) -> None:
+    parts = [f"{outcome.segmented} segmented"]
+    parts += [f"{outcome.skipped} done before (--force does them again)"] if outcome.skipped else []
+    parts += [f"{len(outcome.failures)} failed"] if outcome.failures else []
+    print(", ".join(parts))
+    for line in outcome.failures:
+        print(f"failed: {line}", file=sys.stderr)

@@ -1,11 +1,12 @@
 """The evolution as an animated GIF."""
 
 import os
+from io import BytesIO
 
 import numpy as np
 from PIL import Image
 
-from ..arrays import Array, Ints
+from ..arrays import Array, Ints, Mask
 from ..io.files import atomic
 from ..labels import resize_labels
 from .overlay import as_rgb8, overlay
@@ -24,11 +25,11 @@ class Recorder:
     Several evolutions may be recorded, each beginning with iteration 0; the one with the lowest final energy is shown.
     """
 
-    def __init__(self, image: Array) -> None:
+    def __init__(self, image: Array, inside: Mask | None = None) -> None:
         height, width = image.shape[:2]
         scale = max(1.0, max(height, width) / LARGEST_SIDE)
         self.shape = max(1, round(height / scale)), max(1, round(width / scale))
-        reduced = Image.fromarray(as_rgb8(image)).resize(self.shape[::-1], Image.Resampling.BOX)
+        reduced = Image.fromarray(as_rgb8(image, inside)).resize(self.shape[::-1], Image.Resampling.BOX)
         self.image = np.asarray(reduced)
         self.runs: list[list[tuple[float, Ints]]] = []
 
@@ -47,7 +48,7 @@ class Recorder:
         common = Image.fromarray(np.concatenate([pictures[0], pictures[-1]])).quantize(256)
         images = [Image.fromarray(each).quantize(palette=common) for each in pictures]
         times = [STEP] * (len(images) - 1) + [REST]
+        content = BytesIO()  # Pillow may take no notice of a full disk
+        images[0].save(content, "GIF", save_all=True, append_images=images[1:], duration=times, loop=0, optimize=False)
         with atomic(path) as temporary:
-            images[0].save(
-                temporary, "GIF", save_all=True, append_images=images[1:], duration=times, loop=0, optimize=False
-            )
+            temporary.write_bytes(content.getbuffer())

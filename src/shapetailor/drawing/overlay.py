@@ -1,23 +1,12 @@
 """Overlays: the image with its regions tinted and their boundaries drawn."""
 
-import colorsys
-
 import numpy as np
 
 from ..arrays import RGB8, Array, Ints, Mask
 from ..io.intensity import Intensity
+from ..io.palette import region_colour
 from ..labels import dilate
 
-#: Colours for colour-blind people too (Okabe and Ito, "Color universal design", 2008), without black.
-COLOURS = (
-    (0, 114, 178),  # blue
-    (230, 159, 0),  # orange
-    (0, 158, 115),  # bluish green
-    (204, 121, 167),  # reddish purple
-    (240, 228, 66),  # yellow
-    (213, 94, 0),  # vermilion
-    (86, 180, 233),  # sky blue
-)
 TINT = 0.36
 LINE = 255
 #: Pixels of the shorter side for each pixel of the line's width.
@@ -34,7 +23,7 @@ def overlay(image: Array, labels: Ints) -> RGB8:
     """
     if image.shape[:2] != labels.shape:
         raise ValueError(f"labels must have the image's shape {image.shape[:2]}, got {labels.shape}")
-    picture = as_rgb8(image)
+    picture = as_rgb8(image, labels >= 0)
     present = np.unique(labels)
     colours = np.array([region_colour(int(number)) for number in present], dtype=np.uint16)
     strength = np.where(present >= 0, round(256 * TINT), 0).astype(np.uint16)
@@ -53,15 +42,15 @@ def overlay(image: Array, labels: Ints) -> RGB8:
     return picture
 
 
-def as_rgb8(image: Array) -> RGB8:
+def as_rgb8(image: Array, inside: Mask | None = None) -> RGB8:
     """Return an image of any kind as H×W×3 of uint8, to be looked at.
 
-    Values become 0..255 as `Intensity` says. Of three or more channels the first three are taken for red, green and
-    blue; two are averaged.
+    Values become 0..255 as `Intensity` says, by the pixels inside. Of three or more channels the first three are taken
+    for red, green and blue; two are averaged.
     """
     if image.ndim == 3:
         image = image[..., :3] if image.shape[2] >= 3 else image.mean(axis=2).astype(image.dtype)
-    shown = Intensity().bytes(image)
+    shown = Intensity().bytes(image, inside)
     return np.repeat(shown[..., None], 3, axis=2) if shown.ndim == 2 else shown
 
 
@@ -71,11 +60,3 @@ def _boundary(labels: Ints, width: int) -> Mask:
     line[:-1] |= labels[1:] != labels[:-1]
     line[:, :-1] |= labels[:, 1:] != labels[:, :-1]
     return dilate(line, (width - 1) / 2) if width > 1 else line
-
-
-def region_colour(number: int) -> tuple[int, int, int]:
-    """Return the colour of a region: of `COLOURS`, beyond them hues a golden angle apart."""
-    if 0 <= number < len(COLOURS):
-        return COLOURS[number]
-    red, green, blue = colorsys.hls_to_rgb(0.618034 * number % 1.0, (0.45, 0.65)[number % 2], 0.7)
-    return round(255 * red), round(255 * green), round(255 * blue)

@@ -17,6 +17,8 @@ from PIL import Image
 
 from .. import metrics
 from ..arrays import RGB8, Ints
+from ..io.intensity import Intensity
+from ..io.picture import Picture
 from ..metrics.contingency import LabelMap
 from .evaluation import MEASURES, Evaluation
 
@@ -24,6 +26,8 @@ from .evaluation import MEASURES, Evaluation
 LARGEST_SIDE = 512
 #: Measures beside a case's pictures.
 SHOWN = ("covering", "rand_index", "mean_iou", "boundary_f")
+#: Bins of a measure's histogram.
+BINS = 20
 INK, AGREE, DIFFER, IGNORED = (30, 30, 30), (235, 235, 235), (214, 39, 40), (150, 150, 150)
 
 
@@ -33,6 +37,7 @@ class Case(NamedTuple):
     name: str
     prediction: LabelMap
     truths: Sequence[LabelMap]
+    picture: Picture | None = None
 
 
 def summary_text(evaluation: Evaluation) -> str:
@@ -77,6 +82,7 @@ def to_html(evaluation: Evaluation, worst: Sequence[Case], best: Sequence[Case],
         count=_count(evaluation),
         measures=MEASURES,
         summary=evaluation.summary(),
+        histograms={name: histogram([scores[name] for scores in evaluation.images.values()]) for name in MEASURES},
         shown=SHOWN,
         groups=[
             (title, [_shown(case, ignore) for case in cases]) for title, cases in (("Worst", worst), ("Best", best))
@@ -120,8 +126,27 @@ def _count(evaluation: Evaluation) -> str:
 def _shown(case: Case, ignore: int | None) -> dict[str, Any]:
     """What the page shows of a case: its name, and captions with pictures."""
     truth = "truth" if len(case.truths) == 1 else f"truth, 1 of {len(case.truths)}"
-    pictures = map(_data_uri, case_pictures(case, ignore))
-    return {"name": case.name, "pictures": list(zip(("prediction", truth, "difference"), pictures, strict=True))}
+    drawn = list(zip(("prediction", truth, "difference"), case_pictures(case, ignore), strict=True))
+    if case.picture is not None:
+        drawn.insert(0, ("picture", _thumbnail(case.picture)))
+    return {"name": case.name, "pictures": [(caption, _data_uri(picture)) for caption, picture in drawn]}
+
+
+def histogram(values: Sequence[float]) -> dict[str, Any]:
+    """Count values in bins over 0 to 1, or more where they need it; heights are shares of the fullest bin."""
+    finite = [value for value in values if np.isfinite(value)]
+    low, high = min([0.0, *finite]), max([1.0, *finite])
+    counts = np.histogram(finite, BINS, (low, high))[0]
+    return {"low": low, "high": high, "counts": counts.tolist(), "heights": (counts / max(1, counts.max())).tolist()}
+
+
+def _thumbnail(picture: Picture) -> RGB8:
+    """The picture as people see it, subsampled as label maps are."""
+    step = -(-max(picture.values.shape[:2]) // LARGEST_SIDE)
+    values = np.atleast_3d(picture.values)[::step, ::step]
+    inside = None if picture.inside is None else picture.inside[::step, ::step]
+    colours = values[..., :3] if values.shape[2] >= 3 else values[..., :1].repeat(3, axis=2)
+    return Intensity().bytes(np.ascontiguousarray(colours), inside)
 
 
 def _data_uri(picture: RGB8) -> str:

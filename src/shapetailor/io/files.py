@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 #: File names that end so are taken for images when a folder is listed.
@@ -20,13 +21,31 @@ def image_files(folder: str | os.PathLike[str]) -> list[Path]:
     return sorted(path for path in found if path.is_file() and not path.name.startswith("."))
 
 
+_numbers = count()
+
+
+def check_writable(folder: Path) -> None:
+    """Raise unless files can be made in a folder."""
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(f"{folder}: this folder cannot be written to")
+
+
 @contextmanager
 def atomic(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary name beside `path`, renamed to `path` when the block ends well, else removed."""
+    """Yield a temporary name beside `path`, renamed to `path` when the block ends well, else removed.
+
+    The name is no other's, in any process or thread. Errors of the operating system name `path`.
+    """
     path = Path(path)
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
+    temporary = path.with_name(f".{path.stem[:50]}.{os.getpid()}.{next(_numbers)}.tmp{path.suffix}")
     try:
         yield temporary
         temporary.replace(path)
+    except OSError as error:
+        if error.errno is None:  # an encoder's own
+            raise OSError(f"{path}: cannot be written: {error}") from error
+        if error.filename not in (None, str(temporary), temporary):
+            raise
+        raise type(error)(error.errno, error.strerror, str(path)) from error
     finally:
         temporary.unlink(missing_ok=True)

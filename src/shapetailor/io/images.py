@@ -1,7 +1,8 @@
 """Image files and label maps: what is on the disk, as channel-last arrays, and back again.
 
-Reading keeps the stored values: no rescaling, no change of bit depth. Writing goes to a temporary name
-in the same folder and is renamed, so that a reader never meets half a file.
+Pixels that say nothing are outside the picture: those that hold a TIFF file's nodata value in all channels, that are
+NaN or infinite in any, or wholly transparent. Reading keeps the stored values: no rescaling, no change of bit depth.
+Writing goes to a temporary name in the same folder and is renamed, so that a reader never meets half a file.
 """
 
 from __future__ import annotations
@@ -9,30 +10,43 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
 
-from ..arrays import Array, Labels
+from ..arrays import Array, Labels, Mask
 from .files import atomic
+from .palette import palette
+from .picture import Picture, UnfitError, both, check_page, finite_pixels, gray_if_gray, pages_error
+from .tiff import MAX_CHANNELS, is_tiff, tiff_labels, tiff_picture
 
-MAX_CHANNELS = 16
+#: Larger numbers would overflow 32-bit floats on their way to 0..1.
+LARGEST_VALUE = 1e37
+#: What pixels outside the picture hold in PNG label maps of 8 and of 16 bits; in memory and in TIFF it is −1.
+OUTSIDE8, OUTSIDE16 = 255, 65535
 
-_TIFF_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
-_ALPHA_SAMPLES = (1, 2)  # TIFF 6.0, ExtraSamples: associated and unassociated alpha
 _OPENING = threading.Lock()
 
 
-def read_image(path: str | os.PathLike[str]) -> Array:
+def read_image(path: str | os.PathLike[str], page: int | None = None, channels: Sequence[int] | None = None) -> Array:
     """Read an image file as an H×W or H×W×C array of the stored type.
 
-    TIFF files of 8, 16 or 32 bits, integer or float, may have up to 16 channels, interleaved, in planes or
-    as pages. All else is read by Pillow (which reduces 16-bit *colour* PNG to 8 bits). Palettes are
-    applied, alpha is dropped, a photograph is turned upright as its EXIF orientation says.
+    TIFF files of 8, 16 or 32 bits, integer or float, may have up to 16 channels, interleaved or in planes. All else is
+    read by Pillow (which reduces 16-bit *colour* PNG to 8 bits), and so are CMYK, YCbCr and CIELAB, as RGB. Palettes
+    are applied, alpha is dropped, a picture is turned upright as its EXIF or TIFF orientation says.
+
+    Parameters
+    ----------
+    path : path
+    page : int, optional
+        Which page, from 0, of a file that holds several.
+    channels : sequence of int, optional
+        Which channels, from 0, in this order; of a TIFF file with pages, which pages are the channels.
 
     Raises
     ------
@@ -41,27 +55,56 @@ def read_image(path: str | os.PathLike[str]) -> Array:
     ValueError
         The file is corrupt, of no known format, or no single image. The message begins with its name.
     """
+    return read_picture(path, page, channels).values
+
+
+def read_picture(
+    path: str | os.PathLike[str], page: int | None = None, channels: Sequence[int] | None = None
+) -> Picture:
+    """Read an image file as `read_image` does, and which of its pixels are inside."""
     path = Path(path)
     with _named(path):
-        return _tiff_image(path) if _is_tiff(path) else _pillow_image(path)
+        found = (tiff_picture(path, page, channels) if is_tiff(path) else None) or _pillow_file(path, page)
+        values = found.values if channels is None else _chosen(found.values, channels)
+        if values.ndim == 3 and values.shape[2] > MAX_CHANNELS:
+            raise UnfitError(
+                f"has {values.shape[2]} channels; at most {MAX_CHANNELS} are supported: choose some, such as "
+                "--channels 0,1,2 (channels= in Python)"
+            )
+        return Picture(values, both(found.inside, finite_pixels(values)))
 
 
 def as_image(image: Any) -> Array:
-    """Return whatever holds a picture as an H×W or H×W×C array of the stored type, upright and without alpha.
+    """Return whatever holds a picture, all of it inside, as an array: see `as_picture`."""
+    array, inside = as_picture(image)
+    if inside is not None:
+        bad = inside.size - int(np.count_nonzero(inside))
+        raise ValueError(f"image must be finite and opaque; {bad} of {inside.size} pixels have no value")
+    return array
+
+
+def as_picture(image: Any) -> Picture:
+    """Return whatever holds a picture as an H×W or H×W×C array of the stored type, upright, and what is inside.
 
     Parameters
     ----------
-    image : H×W or H×W×C array, tensor (the same, or C×H×W), PIL image or path
-        1 to 16 channels of finite numbers.
+    image : H×W or H×W×C array, tensor (the same, or C×H×W), PIL image, path or Picture
+        1 to 16 channels of numbers. NaN, infinite, masked and wholly transparent pixels are outside.
     """
+    inside: Mask | None = None
     if isinstance(image, (str, os.PathLike)):
-        array = read_image(image)
+        array, inside = read_picture(image)
+    elif isinstance(image, Picture):
+        array, inside = image
     elif isinstance(image, Image.Image):
-        array = _pillow_array(image)
+        array, inside = _pillow_picture(image)
     elif hasattr(image, "detach"):  # a tensor; torch itself is not needed here
         array = image.detach().cpu().numpy()
         if array.ndim == 3 and _channels_first(*array.shape):
             array = np.moveaxis(array, 0, 2)
+    elif isinstance(image, np.ma.MaskedArray):
+        array, hidden = image.data, np.ma.getmaskarray(image)
+        inside = ~np.asarray(np.atleast_3d(hidden).any(axis=2))
     else:
         array = np.asarray(image)
     if array.dtype == np.bool_:
@@ -71,12 +114,22 @@ def as_image(image: Any) -> Array:
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
     if array.ndim not in (2, 3) or array.size == 0 or (array.ndim == 3 and array.shape[2] > MAX_CHANNELS):
-        raise ValueError(f"image must be H×W or H×W×C with 1 to {MAX_CHANNELS} channels, got shape {array.shape}")
-    if array.dtype.kind == "f":
-        bad = int(np.count_nonzero(~np.isfinite(array)))
-        if bad:
-            raise ValueError(f"image must be finite; {bad} of {array.size} values are NaN or infinite")
-    return array
+        first = array.ndim == 3 and array.size > 0 and array.shape[0] <= MAX_CHANNELS
+        hint = "; is it C×H×W? numpy.moveaxis(image, 0, -1) puts the channels last" if first else ""
+        raise ValueError(f"image must be H×W or H×W×C with 1 to {MAX_CHANNELS} channels, got shape {array.shape}{hint}")
+    inside = both(inside, finite_pixels(array))
+    if inside is not None and not inside.any():
+        raise ValueError(f"image has no pixel with a value: all {inside.size} are nodata, NaN, infinite or transparent")
+    _check_range(array, inside)
+    return Picture(array, None if inside is None or inside.all() else inside)
+
+
+def _check_range(array: Array, inside: Mask | None) -> None:
+    if array.dtype.kind == "f" and array.dtype.itemsize > 2:
+        where = True if inside is None else inside if array.ndim == 2 else inside[..., None]
+        largest = max(abs(array.max(where=where, initial=0)), abs(array.min(where=where, initial=0)))
+        if largest > LARGEST_VALUE:
+            raise ValueError(f"image must have values up to {LARGEST_VALUE:g}, got {largest:g}; is it nodata?")
 
 
 def _channels_first(first: int, _: int, last: int) -> bool:
@@ -100,9 +153,10 @@ def read_labels(path: str | os.PathLike[str]) -> Labels:
     """
     path = Path(path)
     with _named(path):
-        stored = _tiff_labels(path) if _is_tiff(path) else _pillow_labels(path)
+        samples = tiff_labels(path) if is_tiff(path) else None
+        stored = _pillow_labels(path) if samples is None else samples
         if stored.dtype.kind == "f" and not np.array_equal(stored, np.rint(stored)):
-            raise ValueError("a label map holds integers; this file has fractional or undefined values")
+            raise UnfitError("a label map holds integers; this file has fractional or undefined values")
         return _one_label(stored)
 
 
@@ -110,7 +164,7 @@ def read_rgba(path: str | os.PathLike[str]) -> Array | None:
     """Read a drawing as H×W×4 bytes; None where it holds numbers: gray, indexed without transparency, or TIFF."""
     path = Path(path)
     with _named(path):
-        if _is_tiff(path):
+        if is_tiff(path):
             return None
         with _open(path) as file:
             numbers = file.mode in ("1", "L", "I", "F") or file.mode.startswith("I;16") or file.mode == "P"
@@ -142,26 +196,49 @@ def write_image(path: str | os.PathLike[str], image: Array) -> None:
             f"{path}: {image.dtype} of shape {image.shape} does not fit this format; "
             "write uint8 gray or RGB (PNG: also uint16 gray), or name the file .tif"
         )
-    with atomic(path) as temporary:
-        Image.fromarray(image).save(temporary)
+    _write_pillow(path, Image.fromarray(image))
 
 
 def write_labels(path: str | os.PathLike[str], labels: Array) -> None:
-    """Write an H×W integer array, atomically, as PNG (8 or 16 bits as needed) or TIFF (also negative)."""
+    """Write an H×W integer array, atomically, as PNG (8 or 16 bits as needed) or TIFF.
+
+    Up to 256 labels are the indices of colours in PNG. Negative labels, outside the picture, are 255 or 65535 in PNG.
+    """
     path, labels = Path(path), np.asarray(labels)
     if labels.ndim != 2 or labels.dtype.kind not in "iub" or labels.size == 0:
         raise ValueError(f"labels must be an H×W integer array, got {labels.dtype} of shape {labels.shape}")
-    low, high = int(labels.min()), int(labels.max())
     suffix = path.suffix.lower()
     if suffix not in (".png", ".tif", ".tiff"):
         raise ValueError(f"{path}: label maps are written as .png or .tif, which lose nothing")
-    if low >= 0 and high < 2**16:
+    outside = labels < 0 if labels.dtype.kind == "i" and suffix == ".png" else np.False_
+    if outside.any():
+        labels = np.where(outside, OUTSIDE8 if labels.max() < OUTSIDE8 else OUTSIDE16, labels)
+        if labels[~outside].max(initial=0) >= OUTSIDE16:
+            raise ValueError(f"{path}: labels must fit 0..65534 in PNG, where 65535 is outside; use .tif")
+    low, high = int(labels.min()), int(labels.max())
+    if low >= 0 and high < 2**8 and suffix == ".png":
+        indexed = Image.fromarray(labels.astype(np.uint8))
+        indexed.putpalette(palette(high + 1, outside=bool(outside.any())))
+        _write_pillow(path, indexed)
+    elif low >= 0 and high < 2**16:
         write_image(path, labels.astype(np.uint8 if high < 2**8 else np.uint16))
     elif suffix == ".png" or low < -(2**31) or high >= 2**31:
         limit = "0..65535 in PNG" if suffix == ".png" else "32 bits in TIFF"
         raise ValueError(f"{path}: labels range over {low}..{high}, but must fit {limit}")
     else:
         write_image(path, labels.astype(np.int32))
+
+
+def _write_pillow(path: Path, image: Image.Image) -> None:
+    """Encode in memory: Pillow's JPEG encoder takes no notice of a full disk."""
+    Image.init()
+    known = Image.registered_extensions().get(path.suffix.lower())
+    if known is None:
+        raise ValueError(f"{path}: no image format ends with {path.suffix!r}; .png, .jpg or .tif will do")
+    content = BytesIO()
+    image.save(content, known)
+    with atomic(path) as temporary:
+        temporary.write_bytes(content.getbuffer())
 
 
 @contextmanager
@@ -173,14 +250,13 @@ def _named(path: Path) -> Iterator[None]:
         raise
     except Image.DecompressionBombError as error:
         raise ValueError(f"{path}: {error}; raise PIL.Image.MAX_IMAGE_PIXELS if you trust it") from error
+    except UnidentifiedImageError as error:
+        raise ValueError(f"{path}: no image of a known format, or corrupt") from error
+    except UnfitError as error:
+        raise ValueError(f"{path}: {error}") from error
     except Exception as error:  # decoders of broken files raise nearly anything: struct.error, KeyError, ...
-        reason = f"{error}".replace(f"{str(path)!r}", "it") or type(error).__name__
-        raise ValueError(f"{path}: {reason}") from error
-
-
-def _is_tiff(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(4) in _TIFF_MAGIC
+        reason = f"{type(error).__name__}: {error}".replace(f"{str(path)!r}", "it")
+        raise ValueError(f"{path}: corrupt, or of a kind that cannot be read ({reason})") from error
 
 
 def _open(path: Path) -> Image.Image:
@@ -191,104 +267,77 @@ def _open(path: Path) -> Image.Image:
         return Image.open(path)
 
 
-def _pillow_image(path: Path) -> Array:
+def _pillow_file(path: Path, page: int | None) -> Picture:
     with _open(path) as file:
-        return _pillow_array(file)
+        pages = getattr(file, "n_frames", 1)
+        if page is not None:
+            check_page(page, pages)
+            file.seek(page)
+        elif pages > 1 and file.format == "TIFF":
+            raise pages_error(pages, file.size[::-1])
+        return _pillow_picture(file)
 
 
-def _pillow_array(image: Image.Image) -> Array:
+def _pillow_picture(image: Image.Image) -> Picture:
     upright = ImageOps.exif_transpose(image)
+    return Picture(_pillow_values(upright, image.format), _opaque(upright))
+
+
+def _pillow_values(upright: Image.Image, file_format: str | None) -> Array:
     if upright.mode in ("1", "LA", "La"):
         return np.asarray(upright.convert("L"))
-    if upright.mode == "P":
-        mode = "RGBA" if "transparency" in upright.info else "RGB"
-        return _gray_if_gray(np.asarray(upright.convert(mode)))
-    if upright.mode == "I" and image.format == "PNG":  # how Pillow before 11 opens 16-bit gray
+    if upright.mode in ("P", "PA"):
+        mode = "RGBA" if "transparency" in upright.info or upright.mode == "PA" else "RGB"
+        return gray_if_gray(np.asarray(upright.convert(mode)))
+    if upright.mode == "I" and file_format == "PNG":  # how Pillow before 11 opens 16-bit gray
         return np.asarray(upright).astype(np.uint16)
     if upright.mode in ("L", "I", "F") or upright.mode.startswith("I;16"):
         return np.asarray(upright)
+    if upright.mode == "LAB":
+        lab, srgb = ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB")
+        converted = ImageCms.profileToProfile(upright, lab, srgb, outputMode="RGB")
+        return np.asarray(converted)
     return np.asarray(upright.convert("RGB"))
 
 
-def _gray_if_gray(colours: Array) -> Array:
-    """Take a palette of grays for a gray image (Sun raster and GIF know no other)."""
-    colours = colours[..., :3]
-    gray = colours[..., 0]
-    return gray if (colours == gray[..., None]).all() else colours
+def _opaque(image: Image.Image) -> Mask | None:
+    """Which pixels are not wholly transparent; None if all are."""
+    key = image.info.get("transparency")
+    if image.mode.startswith("I"):  # a key colour of 16-bit gray
+        opaque = np.asarray(image) != key if isinstance(key, int) else np.True_
+    elif "A" in image.getbands() or "a" in image.getbands():
+        opaque = np.asarray(image.getchannel(image.getbands()[-1])) > 0
+    elif key is not None and image.mode in ("1", "L", "P", "RGB"):
+        opaque = np.asarray(image.convert("RGBA"))[..., 3] > 0
+    else:
+        return None
+    return None if opaque.all() else np.asarray(opaque)
 
 
 def _pillow_labels(path: Path) -> Array:
     with _open(path) as file:
         if file.format in ("JPEG", "MPO"):
-            raise ValueError("JPEG cannot hold a label map: its losses make new labels; use PNG or TIFF")
+            raise UnfitError("JPEG cannot hold a label map: its losses make new labels; use PNG or TIFF")
         stored = np.asarray(ImageOps.exif_transpose(file))
     if stored.ndim == 3:
         return stored[..., 0] if stored.shape[2] == 2 else stored[..., :3]  # gray or colour, less alpha
     return stored
 
 
-def _tiff_image(path: Path) -> Array:
-    import tifffile
-
-    with tifffile.TiffFile(path) as file:
-        samples = _tiff_samples(file.series[0])
-        page: Any = file.series[0].keyframe
-        if samples is None:
-            return _pillow_image(path)
-        if page.photometric == tifffile.PHOTOMETRIC.PALETTE:
-            return _gray_if_gray((np.moveaxis(page.colormap, 0, -1) >> 8).astype(np.uint8)[samples])
-        if samples.dtype.kind == "b":
-            samples = samples.astype(np.uint8) * 255
-        if page.photometric == tifffile.PHOTOMETRIC.MINISWHITE and samples.dtype.kind == "u":
-            samples = np.iinfo(samples.dtype).max - samples
-        return samples
-
-
-def _tiff_labels(path: Path) -> Array:
-    import tifffile
-
-    with tifffile.TiffFile(path) as file:
-        samples = _tiff_samples(file.series[0])
-    return _pillow_labels(path) if samples is None else samples
-
-
-def _tiff_samples(series: Any) -> Array | None:
-    """Return the stored samples, channel-last and without alpha.
-
-    None where tifffile lacks a codec (LZW, JPEG) that Pillow has; Pillow knows up to four channels.
-    """
-    try:
-        samples = _channel_last(series.asarray(), series.axes)
-    except ValueError as error:
-        if "imagecodecs" not in str(error) or series.keyframe.samplesperpixel > 4:
-            raise
-        return None
-    has_alpha = any(int(extra) in _ALPHA_SAMPLES for extra in series.keyframe.extrasamples)
-    if samples.ndim == 3 and has_alpha:
-        samples = samples[..., :-1]
-    return samples[..., 0] if samples.ndim == 3 and samples.shape[2] == 1 else samples
-
-
-def _channel_last(samples: Array, axes: str) -> Array:
-    kept = [i for i, axis in enumerate(axes) if axis in "YX" or samples.shape[i] > 1]
-    samples, axes = samples.reshape([samples.shape[i] for i in kept]), "".join(axes[i] for i in kept)
-    if samples.ndim == 2:
-        return samples
-    if samples.ndim > 3:
-        raise ValueError(f"holds no single image but a stack with axes {axes} of shape {samples.shape}")
-    # An H×W×C array that tifffile was not told the axes of is stored as H pages of W×C.
-    pages_are_rows = samples.shape[0] > MAX_CHANNELS >= samples.shape[2]
-    if axes[2] in "YX" and not pages_are_rows:
-        samples = np.moveaxis(samples, next(i for i in range(3) if axes[i] not in "YX"), -1)
-    if samples.shape[2] > MAX_CHANNELS:
-        raise ValueError(f"has {samples.shape[2]} channels or pages; at most {MAX_CHANNELS} are supported")
-    return samples
+def _chosen(values: Array, channels: Sequence[int]) -> Array:
+    planes = values[..., None] if values.ndim == 2 else values
+    if not len(channels) or not all(0 <= channel < planes.shape[2] for channel in channels):
+        raise UnfitError(
+            f"has channels 0 to {planes.shape[2] - 1}; channels {', '.join(map(str, channels))} were asked for"
+        )
+    chosen: Array = planes[..., list(channels)]
+    return chosen[..., 0] if len(channels) == 1 else chosen
 
 
 def _one_label(stored: Array) -> Labels:
     """One integer a pixel, see `read_labels`."""
     if stored.ndim == 3 and stored.shape[2] != 3:
-        raise ValueError(f"a label map is gray, indexed or RGB; this file has {stored.shape[2]} channels")
+        raise UnfitError(f"a label map is gray, indexed or RGB; this file has {stored.shape[2]} channels")
     values: Labels = stored.astype(np.int64)
     if values.ndim == 2:
         return values

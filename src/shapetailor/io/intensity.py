@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import RGB8, Array, Floats32
+from ..arrays import RGB8, Array, Floats32, Mask
 
 #: Percentiles are taken of at most about so many values, evenly spaced ones of a larger picture.
 SAMPLE = 2**24
@@ -57,8 +57,10 @@ class Intensity:
         """Return plain JSON values."""
         return asdict(self)
 
-    def limits(self, stored: Array) -> tuple[float, float]:
-        """Return the stored numbers that become 0 and 1; values that are not finite do not count."""
+    def limits(self, stored: Array, inside: Mask | None = None) -> tuple[float, float]:
+        """Return the stored numbers that become 0 and 1; values outside, or not finite, do not count."""
+        if inside is not None and inside.any() and not inside.all():
+            stored = stored[inside]
         if stored.dtype == np.uint8:
             return 0.0, 255.0
         if stored.dtype.kind == "f":
@@ -73,9 +75,13 @@ class Intensity:
         """Return all values in 0..1; what is not finite becomes 0."""
         return scaled(stored.astype(np.float32), *self.limits(stored))
 
-    def bytes(self, stored: Array) -> RGB8:
+    def bytes(self, stored: Array, inside: Mask | None = None) -> RGB8:
         """Return all values as 8-bit integers."""
-        return stored if stored.dtype == np.uint8 else np.rint(255 * self(stored)).astype(np.uint8)
+        if stored.dtype == np.uint8:
+            return stored
+        with np.errstate(over="ignore"):  # what is outside may hold any number
+            unit = scaled(stored.astype(np.float32), *self.limits(stored, inside))
+        return np.rint(255 * unit).astype(np.uint8)
 
 
 def scaled(values: Floats32, low: float, high: float) -> Floats32:

@@ -1,13 +1,15 @@
 """Models as files: weights in safetensors, and in the same file's header what is needed to use them.
 
 The header has one entry, "shapetailor", of JSON: `format` ("model"), `format_version`, `version` (of the package that
-wrote it), `config` (the architecture), `usage` (how pictures are read and regions move, see `segmentation.usage`; not
-in older files) and `metadata` (what training records: its configuration, seed, data fingerprint, validation figures).
+wrote it), `sha256` (of the tensors; not in older files), `config` (the architecture), `usage` (how pictures are read
+and regions move, see `segmentation.usage`; not in older files) and `metadata` (what training records: its
+configuration, seed, data fingerprint, validation figures).
 One entry, because safetensors keeps several in no order, and equal models shall be equal files.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -17,6 +19,7 @@ from typing import Any, NamedTuple
 
 import safetensors
 import safetensors.torch
+import torch
 from torch import Tensor
 
 from .._version import __version__
@@ -90,8 +93,10 @@ def read_model(name_or_path: str | os.PathLike[str]) -> Model:
         net = STDNN(STDNNConfig.from_dict(header["config"]))
         net.load_state_dict(tensors)
         usage, metadata = dict(header.get("usage", {})), dict(header["metadata"])
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:  # RecursionError is a RuntimeError
         raise ValueError(f"{path}: weights and configuration do not fit this version's network: {error}") from error
+    if not all(bool(each.isfinite().all()) for each in tensors.values()):
+        raise ValueError(f"{path}: corrupt, some of its weights are NaN or infinite")
     return Model(net.eval(), usage, metadata)
 
 
@@ -113,8 +118,9 @@ def model_path(path: str | os.PathLike[str]) -> Path:
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], kind: str, version: int, header: dict[str, Any]) -> None:
     """Write named tensors and a header of JSON values to a safetensors file, atomically and down to the disk."""
-    content = {"format": kind, "format_version": version, "version": __version__, **header}
     plain = {name: each.detach().cpu().contiguous() for name, each in tensors.items()}
+    about = {"format": kind, "format_version": version, "version": __version__, "sha256": checksum(plain)}
+    content = {**about, **header}
     payload = safetensors.torch.save(plain, {ENTRY: json.dumps(content, sort_keys=True)})
     with atomic(path) as temporary, temporary.open("wb") as file:
         file.write(payload)
@@ -129,17 +135,32 @@ def read_tensors(path: Path, kind: str, version: int) -> tuple[dict[str, Tensor]
         with safetensors.safe_open(path, framework="pt") as file:
             text = (file.metadata() or {}).get(ENTRY, "{}")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-        header: dict[str, Any] = json.loads(text)
-    except (safetensors.SafetensorError, json.JSONDecodeError) as error:
+        header: Any = json.loads(text)
+    except (safetensors.SafetensorError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: truncated, or no safetensors file ({error})") from error
-    if header.get("format") != kind:
+    if not isinstance(header, dict) or header.get("format") != kind:
         raise ValueError(f"{path}: a safetensors file, but not a {kind} written by shapetailor")
-    if header["format_version"] > version:
+    written = header.get("format_version")
+    if not isinstance(written, int) or isinstance(written, bool):
+        raise ValueError(f"{path}: its format_version must be a whole number, got {written!r}")
+    if written > version:
         raise ValueError(
-            f"{path}: written by a newer shapetailor ({header['version']}, format {header['format_version']}; "
+            f"{path}: written by a newer shapetailor ({header.get('version')}, format {written}; "
             f"this one is {__version__} and reads up to format {version}); please update shapetailor"
         )
+    if header.get("sha256", "") not in ("", checksum(tensors)):
+        raise ValueError(f"{path}: corrupt, its weights are not those that were written (SHA-256 differs)")
     return tensors, header
+
+
+def checksum(tensors: Mapping[str, Tensor]) -> str:
+    """Return the SHA-256 of tensors on the CPU: names, types, shapes and bytes, in the order of their names."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        each = tensors[name]
+        digest.update(f"{name} {each.dtype} {tuple(each.shape)}\n".encode())
+        digest.update(each.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _locate(name_or_path: str | os.PathLike[str]) -> Path:

@@ -9,7 +9,9 @@ from typing import Any, Literal
 
 from .features import channel_count, prepared_count
 
-MOST_LAYERS, MOST_CHANNELS, MOST_STRIDE = 5, 16, 16
+MOST_LAYERS, MOST_CHANNELS, MOST_STRIDE, MOST_SCALES = 5, 16, 16, 64
+#: Larger networks are refused before anything is allocated; the shipped ones have less than a hundredth.
+MOST_WEIGHTS = 2**24
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "features": ("paper", "rich"),
@@ -85,7 +87,7 @@ class STDNNConfig:
                 raise TypeError(f"{name} must be true or false, got {getattr(self, name)!r}")
         _check_integer("image_channels", self.image_channels, 1, MOST_CHANNELS)
         _check_integer("stride", self.stride, 1, MOST_STRIDE)
-        _check_integer("resolution", self.resolution, 1)
+        _check_integer("resolution", self.resolution, 1, 2**20)
         if self.premix is not None:
             _check_integer("premix", self.premix, 1)
         lowest = 0.0 if not self.learnable_alphas else 1e-12
@@ -121,6 +123,16 @@ class STDNNConfig:
             raise ValueError(
                 f"alpha has {len(self.alphas)} groups, more than the outputs of a map in widths {self.widths}"
             )
+        weights = self._weights()
+        if weights > MOST_WEIGHTS:
+            raise ValueError(f"widths and premix make {weights} weights; at most {MOST_WEIGHTS} are supported")
+
+    def _weights(self) -> int:
+        """About how many weights there are."""
+        first = self.premix or self.channels
+        inputs = (first * len(self.scales), *self.widths)
+        maps = sum(a * b for a, b in zip(inputs, self.widths, strict=False))
+        return (3 if self.derivatives else 1) * maps + (self.channels * self.premix if self.premix else 0)
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -189,7 +201,9 @@ class STDNNConfig:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
+    if isinstance(value, int):
+        return not isinstance(value, bool) and abs(value) < 2**63
+    return isinstance(value, float) and isfinite(value)
 
 
 def _check_integer(name: str, value: Any, low: int, high: int | None = None) -> None:
@@ -202,6 +216,8 @@ def _check_integer(name: str, value: Any, low: int, high: int | None = None) -> 
 def _numbers(name: str, values: Any, low: float) -> tuple[float, ...]:
     if not isinstance(values, (list, tuple)) or not values or not all(_is_number(value) for value in values):
         raise TypeError(f"{name} must be one or more finite numbers, got {values!r}")
+    if len(values) > MOST_SCALES:
+        raise ValueError(f"{name} must be at most {MOST_SCALES} numbers, got {len(values)}")
     if min(values) < low:
         raise ValueError(
             f"{name} must not be {'negative' if low == 0 else 'negative or 0 when learnt'}, got {values!r}"

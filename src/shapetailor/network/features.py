@@ -41,14 +41,20 @@ def _rich_count(image_channels: int, energy_scales: int) -> int:
     return 2 + colour + 4 * energy_scales + energy_scales - 1
 
 
-def normalise(image: Tensor) -> Tensor:
+def normalise(image: Tensor, inside: Tensor | None = None) -> Tensor:
     """Give each picture of (B, C, H, W) zero mean and unit variance over all its channels; a constant one becomes 0.
+
+    Pixels that are not `inside`, (B, H, W), do not count and become 0.
 
     >>> normalise(torch.tensor([[[[1.0, 3.0]]], [[[7.0, 7.0]]]])).flatten(1)
     tensor([[-1.,  1.],
             [ 0.,  0.]])
     """
     check_image(image)
+    if inside is not None:
+        parts = [normalise(each[None, :, mask, None])[0, :, :, 0] for each, mask in zip(image, inside, strict=True)]
+        empty = torch.zeros_like(image).movedim(1, 3)
+        return empty.masked_scatter(inside[..., None], torch.cat(parts, dim=1).T).movedim(3, 1)
     values = image.double().flatten(1)
     centred = values - values.mean(dim=1, keepdim=True)
     std = centred.square().mean(dim=1, keepdim=True).sqrt()
@@ -59,23 +65,32 @@ def normalise(image: Tensor) -> Tensor:
 
 def prepare(
     image: Tensor, kind: Kind = "paper", energy_scales: tuple[float, ...] = (0.0, 1.0, 4.0),
-    pool: Pool | None = None, tol: float = 1e-4,
+    pooling: Pooling | None = None, tol: float = 1e-4, inside: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Preprocess whole pictures (B, C, H, W) into what the network takes.
 
     "paper": `normalise`. "rich": the picture, whose values must lie in 0..1, followed by constant maps: each rich
     channel's mean over the picture, then the reciprocals of their standard deviations. `channels` standardises with
-    them.
+    them. `pooling` is of the same pixels `inside`.
     """
     if kind == "paper":
-        return normalise(image)
+        return normalise(image, inside)
     check_image(image)
     low, high = float(image.min()), float(image.max())
     if low < 0 or high > 1:
         raise ValueError(f"image must have values in 0..1 for rich features, got {low:g}..{high:g}")
     whole = torch.zeros(image.shape[0], *image.shape[2:], dtype=torch.long, device=image.device)
-    values = _rich(image, Domain(whole, image.dtype, tol=tol), energy_scales, pool or _identity).flatten(2)
-    mean, std = values.mean(dim=2), values.std(dim=2, correction=0)
+    if inside is not None:
+        whole, image = inside.long() - 1, torch.where(inside[:, None], image, 0)
+    pool = _identity if pooling is None else pooling.pool
+    values = _rich(image, Domain(whole, image.dtype, tol=tol), energy_scales, pool).flatten(2)
+    if inside is None:
+        mean, std = values.mean(dim=2), values.std(dim=2, correction=0)
+    else:
+        counts = (whole if pooling is None else pooling.labels).flatten(1) >= 0
+        parts = [each[:, mask] for each, mask in zip(values, counts, strict=True)]
+        mean = torch.stack([part.mean(dim=1) for part in parts])
+        std = torch.stack([part.std(dim=1, correction=0) for part in parts])
     maps = torch.cat([mean, 1 / (std + SPREAD_FLOOR)], dim=1)[:, :, None, None]
     return torch.cat([image, maps.expand(-1, -1, *image.shape[2:])], dim=1)
 

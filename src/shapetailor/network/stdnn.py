@@ -183,14 +183,21 @@ class STDNN(nn.Module):
         # The small number keeps the derivative finite at 0.
         return x * (x.square().sum(dim=1, keepdim=True) + 1e-12).rsqrt()
 
-    def prepare(self, image: Tensor) -> Tensor:
-        """Preprocess whole pictures (B, C, H, W) for this network (`features.prepare`)."""
+    def prepare(self, image: Tensor, inside: Tensor | None = None) -> Tensor:
+        """Preprocess whole pictures (B, C, H, W) for this network (`features.prepare`).
+
+        Statistics are taken over the pixels `inside`, (B, H, W), all by default.
+        """
         features.check_image(image)
         if image.shape[1] != self.config.image_channels:
             raise ValueError(f"image must have {self.config.image_channels} channels, got shape {tuple(image.shape)}")
         whole = torch.zeros(image.shape[0], *image.shape[2:], dtype=torch.long, device=image.device)
-        pool = Pooling(whole, self.config.stride).pool if self.config.stride > 1 else None
-        return features.prepare(image, self.config.features, self.config.energy_scales, pool, self.config.tol)
+        if inside is not None:
+            whole = inside.long() - 1
+        pooling = Pooling(whole, self.config.stride) if self.config.stride > 1 else None
+        return features.prepare(
+            image, self.config.features, self.config.energy_scales, pooling, self.config.tol, inside
+        )
 
     def grid(self, image: Tensor, labels: Tensor) -> Grid:
         """Check the arguments of a forward pass and derive its regions."""

@@ -31,9 +31,9 @@ class TwoLevels:
         """The forms in which a segmentation may ask for descriptors."""
         return Descriptors(self, self.stride, self.compact)
 
-    def prepare(self, image: Tensor, first: Tensor) -> Tensor:
+    def prepare(self, image: Tensor, first: Tensor, inside: Tensor | None = None) -> Tensor:
         """Join a whole picture (1, C, H, W) and its descriptors by the first network, (planes, H, W)."""
-        return torch.cat([self.fine.prepare(image), first[None]], dim=1)
+        return torch.cat([self.fine.prepare(image, inside), first[None]], dim=1)
 
     def __call__(self, image: Tensor, labels: Tensor) -> Tensor:
         """Prepared picture and labels (1, H, W) in, descriptors (1, D + planes, H, W) out; zero outside."""
@@ -64,16 +64,20 @@ def describe(net: Describer, prepared: Tensor, labels: Tensor) -> Tensor:
     return pixels
 
 
-def describe_whole(net: Describer, prepared: Tensor, positions: int = 1) -> Tensor:
+def describe_whole(net: Describer, prepared: Tensor, positions: int = 1, inside: Tensor | None = None) -> Tensor:
     """Compute descriptors (B, D, H, W) of whole pictures, each as one region.
 
     They are averaged over `positions` of the grid of blocks along each side: with two of them boundaries come to lie
     within half a block instead of a whole one. The mean is as long as the descriptors are on average.
+    Descriptors of pixels that are not `inside`, (B, H, W), mean nothing.
     """
 
     def shifted(down: int, right: int) -> Tensor:
         moved = pad(prepared, (right, 0, down, 0), "replicate") if down or right else prepared
         one = torch.zeros(len(moved), *moved.shape[2:], dtype=torch.long, device=moved.device)
+        if inside is not None:
+            one[:, down:, right:] = inside.long() - 1
+            one[:, :down], one[:, :, :right] = -1, -1
         return describe(net, moved, one)[:, :, down:, right:]
 
     shifts = [number * net.stride // positions for number in range(positions)]

@@ -20,10 +20,11 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.ndimage import distance_transform_edt
 from torch.nn.functional import avg_pool2d, interpolate
 
-from ..arrays import Array, Floats, Floats32, Labels
-from ..io.images import as_image
+from ..arrays import Array, Floats, Floats32, Labels, Mask
+from ..io.images import as_picture
 from ..io.intensity import Intensity, scaled
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -64,18 +65,24 @@ class Canvas:
     factor: int  # pixels of the original, a side, that are averaged to one
     pose: Pose
     zoom: int  # pixels of `values`, a side, that one such pixel is enlarged to
+    valid: Mask | None = None  # (H, W), the original's pixels that are inside the picture; None: all
+    inside: Mask | None = None  # (h, w), the same of `values`; what is outside has the value of a pixel nearby
 
     def labels_in(self, labels: Labels, name: str) -> Labels:
-        """Bring a label map of the original's size to the canvas, by the blocks' central pixels."""
+        """Bring a label map of the original's size to the canvas, by the blocks' central pixels; −1 outside."""
         self._check_size(labels, name)
+        if self.valid is not None:
+            labels = labels[_nearest(self.valid)]
         centres = np.ix_(
             *(np.minimum(np.arange(0, n, self.factor) + self.factor // 2, n - 1) for n in labels.shape),
         )
-        return self._enlarged(labels[centres] if self.factor > 1 else labels)
+        return self.masked(self._enlarged(labels[centres] if self.factor > 1 else labels))
 
     def marks_in(self, marks: Labels, name: str) -> Labels:
         """Bring marks (-1 is unmarked) to the canvas; a block with any mark is marked, however thin."""
         self._check_size(marks, name)
+        if self.valid is not None:
+            marks = np.where(self.valid, marks, -1)
         if self.factor == 1:
             return self._enlarged(marks)
         rest = [(0, -size % self.factor) for size in marks.shape]
@@ -95,7 +102,17 @@ class Canvas:
         full = self.upright(labels)
         if self.factor > 1:
             full = full.repeat(self.factor, axis=0).repeat(self.factor, axis=1)
-        return np.ascontiguousarray(full[:height, :width])
+        full = np.ascontiguousarray(full[:height, :width])
+        return full if self.valid is None else np.where(self.valid, full, -1)
+
+    def masked(self, labels: Labels) -> Labels:
+        """Take what is outside out of a label map of the canvas."""
+        return labels if self.inside is None else np.where(self.inside, labels, -1)
+
+    @property
+    def seen(self) -> Floats32:
+        """The values with infinity outside, which is unlike every colour."""
+        return self.values if self.inside is None else np.where(self.inside, self.values, np.float32(np.inf))
 
     def _enlarged(self, labels: Labels) -> Labels:
         return self.pose.apply(labels).repeat(self.zoom, axis=0).repeat(self.zoom, axis=1)
@@ -110,7 +127,7 @@ def canvas_of(image: Any, channels: int, stride: int, max_pixels: int, intensity
 
     Parameters
     ----------
-    image : H×W or H×W×C array, tensor (the same, or C×H×W), PIL image or path
+    image : H×W or H×W×C array, tensor (the same, or C×H×W), PIL image, path or Picture
     channels : int
         A gray picture is repeated; a picture with other channels than these is expressed in its first principal
         components, or padded with its mean.
@@ -121,19 +138,25 @@ def canvas_of(image: Any, channels: int, stride: int, max_pixels: int, intensity
     intensity : Intensity, optional
         The way from stored numbers to 0..1.
     """
-    original = as_image(image)
-    limits = (intensity or Intensity()).limits(original)
+    original, valid = as_picture(image)
+    limits = (intensity or Intensity()).limits(original, valid)
     planes = original[None] if original.ndim == 2 else np.moveaxis(original, 2, 0)
     factor = max(1, ceil(sqrt(planes[0].size / max_pixels)))
-    values = _with_channels(scaled(np.stack([_reduced(plane, factor) for plane in planes]), *limits), channels)
+    stored = np.stack([_reduced(plane, factor, valid) for plane in planes])
+    inside = None if valid is None else _reduced(valid, factor) > 0
+    values = _with_channels(scaled(stored, *limits), channels, inside)
     wanted = FEWEST_BLOCKS * stride if stride > 1 else 1
     zoom = min(LARGEST, ceil(wanted / max(values.shape[1:])))
-    pose = pose_of(values)
+    pose = pose_of(values if inside is None else values * inside)
     posed = pose.apply(values)
+    if inside is not None:
+        inside = pose.apply(inside)
+        posed = posed[(slice(None), *_nearest(inside))]
+        inside = inside.repeat(zoom, axis=0).repeat(zoom, axis=1)
     if zoom > 1:
         larger = interpolate(torch.from_numpy(posed)[None], scale_factor=zoom, mode="bilinear", align_corners=False)
         posed = larger[0].numpy().clip(0, 1)
-    return Canvas(original, posed, factor, pose, zoom)
+    return Canvas(original, posed, factor, pose, zoom, valid, inside)
 
 
 def pose_of(picture: Array) -> Pose:
@@ -167,8 +190,18 @@ def _moment(profile: Floats) -> float:
     return moment if abs(moment) > ROUNDING * float(np.abs(lever) @ np.abs(profile)) else 0.0
 
 
-def _reduced(plane: Array, factor: int) -> Floats32:
-    """Average blocks, strip by strip, so that a large plane is never there in float32."""
+def _nearest(inside: Mask) -> tuple[Array, Array]:
+    """Rows and columns, (H, W) each, of the pixel inside that is nearest to each pixel."""
+    rows, columns = distance_transform_edt(~inside, return_distances=False, return_indices=True)
+    return rows, columns
+
+
+def _reduced(plane: Array, factor: int, valid: Mask | None = None) -> Floats32:
+    """Average the valid pixels of blocks, strip by strip, so that a large plane is never there in float32."""
+    if valid is not None:
+        share = _reduced(valid, factor)
+        total = _reduced(np.where(valid, plane, plane.dtype.type(0)), factor)
+        return np.divide(total, share, out=total, where=share > 0)
     if factor == 1:
         return plane.astype(np.float32)
     height, width = plane.shape
@@ -180,7 +213,7 @@ def _reduced(plane: Array, factor: int) -> Floats32:
     return reduced
 
 
-def _with_channels(values: Floats32, channels: int) -> Floats32:
+def _with_channels(values: Floats32, channels: int, inside: Mask | None = None) -> Floats32:
     count = len(values)
     if count == channels:
         return values
@@ -191,8 +224,10 @@ def _with_channels(values: Floats32, channels: int) -> Floats32:
     if channels == 1:
         return np.asarray(values.mean(0, keepdims=True), np.float32)
     flat = values.reshape(count, -1)
-    centred = flat - flat.mean(1, keepdims=True)
+    known = flat if inside is None else flat[:, inside.ravel()]
+    centred = known - known.mean(1, keepdims=True)
     _, vectors = np.linalg.eigh(centred @ centred.T / centred.shape[1])
+    centred = centred if inside is None else flat - known.mean(1, keepdims=True)
     vectors = vectors[:, ::-1][:, :channels]
     vectors *= np.where(vectors.sum(0) < 0, -1, 1)  # a sign that does not depend on the library
     parts = (vectors.T @ centred).reshape(channels, *values.shape[1:]).astype(np.float32)

@@ -35,7 +35,7 @@ def remove_small(labels: Ints, min_share: float = 0.02) -> tuple[Ints, tuple[int
     region = np.full(int(pieces.max()) + 1, -1)
     region[pieces] = labels
     area = np.bincount(pieces.ravel(), minlength=len(region))
-    region = _merge(region.tolist(), area.tolist(), _contacts(pieces), min_share * labels.size)
+    region = _merge(region.tolist(), area.tolist(), _contacts(pieces), min_share * np.count_nonzero(labels >= 0))
     cleaned = np.where(labels >= 0, region[pieces], labels)
     return cleaned, _vanished(labels, cleaned)
 

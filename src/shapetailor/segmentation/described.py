@@ -11,6 +11,7 @@ from torch import Tensor
 from ..arrays import Floats32, Labels
 from ..evolution import Callback, Evolution, EvolutionConfig, evolve
 from ..network.describer import Describer
+from ..network.stdnn import STDNN
 from ..network.two_level import TwoLevels, describe, describe_whole
 from .canvas import Canvas
 from .cleanup import finish
@@ -29,17 +30,20 @@ class Described:
     prepared: Tensor  # the same as the network takes it
     whole: Tensor | None
     averaged: bool  # over several positions of the grid of blocks
+    inside: Tensor | None  # (1, h, w), pixels inside the picture; None: all
 
     @classmethod
     def of(cls, canvas: Canvas, net: Describer, device: torch.device, positions: int, needs_whole: bool) -> Described:
         """Describe a picture; with several `positions` its descriptors are always computed."""
         fitting = net.rescaled(max(canvas.values.shape[1:]))
         picture = torch.from_numpy(canvas.values)[None].to(device)
+        inside = None if canvas.inside is None else torch.from_numpy(canvas.inside)[None].to(device)
         with torch.no_grad():
-            prepared = fitting.prepare(picture)
+            # To other descriptors, what is outside looks like the nearest pixel inside.
+            prepared = fitting.prepare(picture, inside) if isinstance(fitting, STDNN) else fitting.prepare(picture)
         averaged = positions > 1
-        whole = describe_whole(fitting, prepared, positions) if averaged or needs_whole else None
-        return cls(canvas, fitting, picture, prepared, whole, averaged)
+        whole = describe_whole(fitting, prepared, positions, inside) if averaged or needs_whole else None
+        return cls(canvas, fitting, picture, prepared, whole, averaged, inside)
 
     def descriptors(self) -> Floats32:
         """The first network's descriptors (D, h, w) of the whole picture."""
@@ -51,9 +55,9 @@ class Described:
         """Those of the second network, if there is one."""
         if self.net.fine is None or not self.averaged:
             return None
-        one = torch.zeros(1, *self.picture.shape[2:], dtype=torch.long, device=self.picture.device)
         with torch.no_grad():
-            found: Floats32 = describe(self.net.fine, self.net.fine.prepare(self.picture), one)[0].cpu().numpy()
+            prepared = self.net.fine.prepare(self.picture, self.inside)
+        found: Floats32 = describe_whole(self.net.fine, prepared, 1, self.inside)[0].cpu().numpy()
         return found
 
     def evolve(
@@ -67,24 +71,26 @@ class Described:
         """Move regions from a start by both networks, or by the one there is; also return the labels cleaned up."""
         if self.net.fine is not None and self.averaged and self.whole is not None:
             levels = TwoLevels(self.net.fine, self.whole.shape[1])
-            image, descriptors = levels.prepare(self.picture, self.whole[0]), levels.descriptors
+            image, descriptors = levels.prepare(self.picture, self.whole[0], self.inside), levels.descriptors
             radius = float(levels.stride)
         else:
             image, descriptors = self.prepared, self.net.descriptors
             radius = self.net.stride / 2
         watch = None if callback is None else _upright(callback, self.canvas)
-        run = evolve(image, start, descriptors, config, fixed=fixed, seen=self.canvas.values, callback=watch)
+        run = evolve(image, start, descriptors, config, fixed=fixed, seen=self.canvas.seen, callback=watch)
         return run, finish(run.labels, fixed, radius, min_share)
 
     def final_descriptors(self, labels: Labels) -> Floats32:
         """The first network's descriptors (D, H, W) of regions, as the picture lies."""
         found = describe(self.net, self.prepared, torch.from_numpy(labels)[None].to(self.picture.device))
-        return self.canvas.upright(found[0].cpu().numpy())
+        values = found[0].cpu().numpy()
+        inside = self.canvas.inside
+        return self.canvas.upright(values if inside is None else np.where(inside, values, np.float32(0)))
 
 
 def missing(labels: Labels, count: int) -> tuple[int, ...]:
     """Return which of `count` regions have no pixel."""
-    return tuple(np.flatnonzero(np.bincount(labels.ravel(), minlength=count)[:count] == 0).tolist())
+    return tuple(np.flatnonzero(np.bincount(labels[labels >= 0], minlength=count)[:count] == 0).tolist())
 
 
 def _upright(callback: Callback, canvas: Canvas) -> Callback:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arrays import Array, Floats, Ints
+from ..arrays import Array, Floats, Ints, Mask
 from ..clustering import ROUNDING, cut_by, spectrum
 from ..labels import relabel
 from .starts import SIGMA2, block_means, spread
@@ -18,21 +18,30 @@ LINKED = 0.99
 
 
 def auto_start(
-    descriptors: Array, kmax: int, rng: np.random.Generator, threshold: float = SEPARATION, grid: int = 32
+    descriptors: Array,
+    kmax: int,
+    rng: np.random.Generator,
+    inside: Mask | None = None,
+    threshold: float = SEPARATION,
+    grid: int = 32,
 ) -> Ints:
     """Return starting regions 0..K−1 with K chosen, 1 to `kmax`: a normalised cut into weakly linked parts.
 
     A graph falls into as many parts as its normalised affinity has eigenvalues of 1, and parts that hang together by
     little have eigenvalues near 1: `LINKED` says how near. Of the regions that this gives, those whose descriptors are
-    alike are merged (`merge_alike`), such as the two ends of a gradual change.
+    alike are merged (`merge_alike`), such as the two ends of a gradual change. Pixels that are not inside get −1.
     """
-    points = block_means(descriptors, kmax, grid)
+    points = block_means(descriptors, kmax, grid, inside)
     size = float(np.square(points).sum(axis=1).mean())
     if kmax == 1 or size == 0:
         return np.zeros(descriptors.shape[1:], np.int64)
     values, vectors = spectrum(points, kmax, SIGMA2 * size)
     clusters = cut_by(vectors[:, : max(1, int((values >= LINKED).sum()))], rng)
-    return relabel(merge_alike(descriptors, spread(descriptors, points, clusters), threshold))[0]
+    labels = spread(descriptors, points, clusters)
+    if inside is None:
+        return relabel(merge_alike(descriptors, labels, threshold))[0]
+    labels = merge_alike(descriptors, np.where(inside, labels, -1), threshold)
+    return np.where(inside, np.searchsorted(np.unique(labels[inside]), labels), -1)
 
 
 class _Moments(NamedTuple):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from PIL import Image
 from skimage.measure import label as connected_components
 
 from ..arrays import RGB8, Array, Floats32, Ints, Mask
@@ -18,18 +20,21 @@ from ..io.files import atomic
 from ..io.images import write_image, write_labels
 from ..labels import boundary_length, bounding_box
 
+#: Longest side, in pixels, of what a notebook shows.
+SHOWN_SIDE = 1024
+
 Path = str | os.PathLike[str]
 Row = dict[str, float | int | None]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Segmentation:
     """An image's regions, and how they were found.
 
     Attributes
     ----------
     labels : ndarray, (H, W)
-        The number of each pixel's region.
+        The number of each pixel's region; −1 outside the picture (nodata, NaN, transparent).
     image : ndarray, (H, W) or (H, W, C)
         What was segmented, as it was given.
     energy : list of float
@@ -58,6 +63,23 @@ class Segmentation:
     probabilities: Floats32 | None = None
     uncertainty: Floats32 | None = None
 
+    def __repr__(self) -> str:
+        height, width = self.labels.shape
+        areas = np.bincount(self.labels[self.labels >= 0]).tolist()
+        shares = {number: f"{area / max(1, sum(areas)):.1%}" for number, area in enumerate(areas) if area}
+        shown = ", ".join(f"{number}: {share}" for number, share in list(shares.items())[:8])
+        more = f", … {len(shares) - 8} more" if len(shares) > 8 else ""
+        state = "converged" if self.converged else "not converged"
+        return f"<Segmentation of {height}×{width} pixels: {shown}{more}; {self.iterations} iterations, {state}>"
+
+    def _repr_png_(self) -> bytes:
+        """The overlay, as notebooks show it; large ones are reduced."""
+        picture = Image.fromarray(self.overlay())
+        picture.thumbnail((SHOWN_SIDE, SHOWN_SIDE), Image.Resampling.BOX)
+        content = io.BytesIO()
+        picture.save(content, "PNG")
+        return content.getvalue()
+
     def overlay(self) -> RGB8:
         """Return the image with tinted regions and their boundaries, as H×W×3 of uint8."""
         return overlay(self.image, self.labels)
@@ -69,8 +91,8 @@ class Segmentation:
         -------
         list of dict
             region : its number
-            area, share : pixels, and their share of the image
-            perimeter : estimated length of the boundary with other regions; the image's frame does not count
+            area, share : pixels, and their share of the pixels inside the picture
+            perimeter : estimated length of the boundary with other regions; the picture's frame does not count
             pieces : how many parts not connected by 4-neighbours
             x, y : centroid, from the centre of the first pixel
             left, top, right, bottom : bounding box, the last two exclusive
@@ -78,7 +100,10 @@ class Segmentation:
         """
         channels = self.image[..., None] if self.image.ndim == 2 else self.image
         present = np.unique(self.labels[self.labels >= 0]).tolist()
-        rows = [_measure(number, self.labels == number, channels) for number in present]
+        rows = [_measure(number, self.labels, channels) for number in present]
+        inside = int(np.count_nonzero(self.labels >= 0))
+        for row in rows:
+            row["share"] = (row["area"] or 0) / inside
         blank: Row = dict.fromkeys(rows[0]) if rows else {}
         nothing: Row = {"area": 0, "share": 0.0, "perimeter": 0.0, "pieces": 0}
         rows += [{**blank, **nothing, "region": number} for number in self.vanished]
@@ -118,7 +143,15 @@ class Segmentation:
             temporary.write_text(text + "\n", encoding="utf-8")
 
 
-def _measure(number: int, mask: Mask, channels: Array) -> Row:
+def _shared_length(region: Mask, outside: Mask) -> float:
+    """Length of a region's boundary with other regions; where the region or others touch the outside cancels."""
+    others = ~(region | outside)
+    lengths = [boundary_length(mask.astype(np.int64)) for mask in (region, others, outside)]
+    return (lengths[0] + lengths[1] - lengths[2]) / 2
+
+
+def _measure(number: int, labels: Ints, channels: Array) -> Row:
+    mask = labels == number
     rows, columns = bounding_box(mask)
     # All that follows happens in the box, with a rim that shows where the region ends inside the image.
     frame = bounding_box(mask, margin=1)
@@ -127,8 +160,8 @@ def _measure(number: int, mask: Mask, channels: Array) -> Row:
     row: Row = {
         "region": number,
         "area": len(y),
-        "share": len(y) / mask.size,
-        "perimeter": boundary_length(inside.astype(np.int64)),
+        "share": None,  # in its place in the table
+        "perimeter": _shared_length(inside, labels[frame] < 0),
         "pieces": int(connected_components(inside, connectivity=1).max()),
         "x": float(x.mean()) + frame[1].start,
         "y": float(y.mean()) + frame[0].start,

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from .. import labels as maps
-from ..arrays import Array, Labels
+from ..arrays import Array, Labels, Mask
 from ..evolution import Callback, EvolutionConfig
 from ..network.checkpoint import read_model
 from ..network.describer import Describer
+from ..network.device import usable_device
 from ..strokes.marks import partial_labels
 from . import starts
 from .canvas import Canvas, canvas_of
@@ -29,6 +30,8 @@ Start = Literal["ncut", "kmeans", "boxes"]
 
 #: Most regions that `regions="auto"` looks for.
 MOST_REGIONS = 8
+#: Most regions that may be asked for or given: time and memory grow with their number.
+MOST_GIVEN = 1024
 #: Pixels to work on, at most, unless more are asked for. The shipped model takes about 3.5 GB for so many.
 MAX_PIXELS = 2**22
 
@@ -66,10 +69,10 @@ class Segmenter:
     ) -> None:
         if max_pixels < 1:
             raise ValueError(f"max_pixels must be at least 1, got {max_pixels}")
-        self.net, self.device, self.max_pixels = net, torch.device(device), max_pixels
+        self.net, self.device, self.max_pixels = net, usable_device(device), max_pixels
         self.usage = usage or Usage.usual(net.stride, net.fine is not None)
         if isinstance(net, nn.Module):
-            net.to(device).eval()
+            net.to(self.device).eval()
 
     @classmethod
     def from_pretrained(
@@ -85,6 +88,13 @@ class Segmenter:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"{name_or_path}: what it says of its usage cannot be understood: {error}") from error
         return cls(model.net, device, max_pixels, usage)
+
+    def __repr__(self) -> str:
+        name = type(self.net).__name__
+        channels = "1 channel" if self.net.image_channels == 1 else f"{self.net.image_channels} channels"
+        blocks = f"{name} for {channels}, blocks of {self.net.stride} pixels"
+        second = "" if self.net.fine is None else f" and {self.net.fine.stride}"
+        return f"<Segmenter: {blocks}{second}, on {self.device}, max_pixels={self.max_pixels}>"
 
     @property
     def evolution(self) -> EvolutionConfig:
@@ -110,13 +120,15 @@ class Segmenter:
 
         Parameters
         ----------
-        image : H×W or H×W×C array, tensor (the same, or C×H×W), PIL image or path
-            Gray, colour or up to 16 channels; 8-bit, 16-bit or floating point.
+        image : H×W or H×W×C array, tensor (the same, or C×H×W), PIL image, path or `io.Picture`
+            Gray, colour or up to 16 channels; 8-bit, 16-bit or floating point. Nodata, NaN, infinite, masked and wholly
+            transparent pixels are outside the picture, and −1 in the labels.
         regions : int or "auto"
-            How many regions; "auto" chooses, 1 to 8, by how little the parts of the picture are alike. Not needed with
-            `init` or `scribbles`.
+            How many regions, at most 1024; "auto" chooses, 1 to 8, by how little the parts of the picture are alike.
+            Not needed with `init` or `scribbles`.
         init : H×W integers, optional
-            Regions to start from, numbered from 0.
+            Regions to start from, at most 1024. Numbers that are left out are closed up, unless there are scribbles or
+            `regions` counts them.
         scribbles : H×W integers, optional
             Marked pixels, which keep their region; −1 is unmarked.
         start : {"ncut", "kmeans", "boxes"}
@@ -148,7 +160,7 @@ class Segmenter:
             return self._from_scribbles(image, scribbles, regions, iterations, evolution, min_share, callback)
         canvas = canvas_of(image, self.net.image_channels, self.net.stride, self.max_pixels, self.usage.intensity)
         marks = None if scribbles is None else maps.from_scribbles(scribbles)
-        first = None if init is None else _as_start(init)
+        first = None if init is None else _as_start(init, canvas.valid, regions, marks)
         count = _count(regions, first, marks)
         fixed = None if marks is None else canvas.marks_in(marks, "scribbles")
         given = None if first is None else canvas.labels_in(first, "init")
@@ -157,13 +169,15 @@ class Segmenter:
         positions = self.usage.positions if self._is_fine(canvas) and config.iterations else 1
         described = Described.of(canvas, self.net, self.device, positions, needs_whole=given is None)
         if given is None:
-            given, count = _start(described.descriptors(), count, start, np.random.default_rng(seed))
+            rng = np.random.default_rng(seed)
+            given, count = _start(described.descriptors(), count, start, rng, canvas.inside)
+            given = canvas.masked(given)
         if not described.averaged:  # descriptors of all pixels are the largest thing there is
             described = replace(described, whole=None)
         run, labels = described.evolve(given, config, fixed, min_share, callback)
         full = canvas.labels_out(labels)
         if marks is not None:
-            full = np.where(marks >= 0, marks, full)
+            full = np.where((marks >= 0) & (full >= 0), marks, full)
         return Segmentation(
             labels=full,
             energy=run.energy,
@@ -216,22 +230,39 @@ class Segmenter:
         return config if iterations is None else replace(config, iterations=iterations)
 
 
-def _as_start(init: Any) -> Labels:
+def _as_start(init: Any, valid: Mask | None, regions: Any, marks: Labels | None) -> Labels:
+    """Check initial regions and number those that exist 0, 1, … in their order; −1 outside the picture.
+
+    With scribbles, or as many regions as the highest number says, numbers stay.
+    """
     labels = np.asarray(init.detach().cpu() if isinstance(init, Tensor) else init)
     if labels.ndim != 2 or labels.dtype.kind not in "iu":
         raise ValueError(f"init must be H×W integers, got shape {labels.shape} of {labels.dtype}")
-    if labels.min() < 0:
-        raise ValueError(f"init must give every pixel a region from 0 on, got {int(labels.min())}; see scribbles")
-    return labels.astype(np.int64)
+    if labels.size == 0 or (valid is not None and valid.shape != labels.shape):
+        return labels.astype(np.int64)  # its size is refused where it is brought to the canvas
+    known = labels if valid is None else labels[valid]
+    if known.min() < 0:
+        raise ValueError(f"init must give every pixel a region from 0 on, got {int(known.min())}; see scribbles")
+    numbers = np.unique(known)
+    if marks is not None or regions == int(numbers[-1]) + 1:
+        numbers = np.arange(min(int(numbers[-1]), MOST_GIVEN) + 1)
+    if len(numbers) > MOST_GIVEN:
+        raise ValueError(f"init must have at most {MOST_GIVEN} regions, got more: {int(known.max())} is the highest")
+    renumbered = np.searchsorted(numbers, labels).astype(np.int64)
+    return renumbered if valid is None else np.where(valid, renumbered, -1)
 
 
 def _count(regions: int | str | None, init: Labels | None, scribbles: Labels | None) -> int:
     """How many regions are asked for; 0 stands for "auto"."""
     marked = max((int(labels.max()) + 1 for labels in (init, scribbles) if labels is not None), default=None)
+    if marked is not None and marked > MOST_GIVEN:
+        raise ValueError(f"scribbles must name at most {MOST_GIVEN} regions, got {marked}")
     if regions is None and marked is not None:
         return marked
-    if regions == "auto" and marked is None:
-        return 0
+    if isinstance(regions, str) and regions == "auto":
+        if marked is None:
+            return 0
+        raise ValueError(f'regions is "auto", but init or scribbles name {marked}; leave regions out')
     wanted = _whole_number(regions)
     if marked is not None and marked != wanted:
         raise ValueError(f"regions is {regions}, but init or scribbles name {marked}")
@@ -239,15 +270,15 @@ def _count(regions: int | str | None, init: Labels | None, scribbles: Labels | N
 
 
 def _whole_number(regions: Any) -> int:
-    if isinstance(regions, bool) or not isinstance(regions, (int, np.integer)) or regions < 1:
-        raise ValueError(f"regions must be a number from 1 on, or 'auto'; got {regions!r}")
+    if isinstance(regions, bool) or not isinstance(regions, (int, np.integer)) or not 1 <= regions <= MOST_GIVEN:
+        raise ValueError(f"regions must be a number from 1 to {MOST_GIVEN}, or 'auto'; got {regions!r}")
     return int(regions)
 
 
-def _start(whole: Array, count: int, start: Start, rng: np.random.Generator) -> tuple[Labels, int]:
+def _start(whole: Array, count: int, start: Start, rng: np.random.Generator, inside: Mask | None) -> tuple[Labels, int]:
     """Regions to start from, and how many were asked for."""
     if count == 0:
-        chosen = auto_start(whole, MOST_REGIONS, rng)
+        chosen = auto_start(whole, MOST_REGIONS, rng, inside)
         count = int(chosen.max()) + 1
         if start == "ncut":
             return chosen, count
@@ -255,4 +286,4 @@ def _start(whole: Array, count: int, start: Start, rng: np.random.Generator) -> 
         return np.zeros(whole.shape[1:], np.int64), 1
     if start == "boxes":
         return maps.boxes(whole.shape[1:], count, per_side=max(8, isqrt(count - 1) + 1)), count
-    return (starts.ncut_start if start == "ncut" else starts.kmeans_start)(whole, count, rng), count
+    return (starts.ncut_start if start == "ncut" else starts.kmeans_start)(whole, count, rng, inside), count

@@ -118,7 +118,7 @@ class Session:
         canvas, count = self._described.canvas, self.regions or int(marks.max()) + 1
         fixed = canvas.marks_in(marks, "marks")
         u, agreed = self._probabilities(fixed, count)
-        labels, energy, converged = u.argmax(axis=0), list[float](), False
+        labels, energy, converged = canvas.masked(u.argmax(axis=0)), list[float](), False
         if refine and not agreed:  # unaided regions are refined already
             config = evolution or self.segmenter.usage.near
             held = np.where((fixed < 0) & (_uncertainty(u) < CERTAIN), labels, fixed)
@@ -127,6 +127,8 @@ class Session:
         planes = _one_hot(labels, count) if refine and not agreed else u
         full = labels_of(planes, canvas)
         full = np.where(marks >= 0, marks, full)
+        if canvas.valid is not None:
+            full = np.where(canvas.valid, full, -1)
         wide = enlarged(u, canvas)
         return Segmentation(
             labels=full,
@@ -151,7 +153,9 @@ class Session:
         if count not in self._unaided:
             labels = np.zeros(self._described.canvas.values.shape[1:], np.int64)
             if count > 1:
-                start = ncut_start(self._described.descriptors(), count, np.random.default_rng(0))
+                inside, rng = self._described.canvas.inside, np.random.default_rng(0)
+                start = ncut_start(self._described.descriptors(), count, rng, inside)
+                start = self._described.canvas.masked(start)
                 _, labels = self._described.evolve(start, self.segmenter.usage.near, None, MIN_SHARE)
             self._unaided[count] = self._scene.unaided(labels, count)
         return self._unaided[count]

@@ -1,6 +1,7 @@
 """Starting regions for the evolution, from descriptors of the whole image.
 
-Every function takes descriptors as a (D, H, W) array. Clustering works on block means of a coarse grid, so that its
+Every function takes descriptors as a (D, H, W) array, and may be told which pixels (H, W) are inside the picture: the
+others do not count, and their labels mean nothing. Clustering works on block means of a coarse grid, so that its
 cost does not depend on the image's size, and then gives every pixel to the nearest of the clusters' means. Before
 anything is drawn, points are put in an order that depends on their values only: flip or turn the image, and the start
 moves with it.
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 from torch.nn.functional import adaptive_avg_pool2d
 
-from ..arrays import Array, Floats, Ints
+from ..arrays import Array, Floats, Ints, Mask
 from ..clustering import kmeans, nearest, normalised_cut
 
 #: Pixels handled at once where a table of distances is made.
@@ -50,13 +51,20 @@ def assign(descriptors: Array, means: Array) -> Ints:
     return labels.reshape(shape)
 
 
-def kmeans_start(descriptors: Array, regions: int, rng: np.random.Generator, n_init: int = 8, grid: int = 64) -> Ints:
+def kmeans_start(
+    descriptors: Array,
+    regions: int,
+    rng: np.random.Generator,
+    inside: Mask | None = None,
+    n_init: int = 8,
+    grid: int = 64,
+) -> Ints:
     """Cluster the descriptors into regions by k-means (the paper's start for several regions).
 
     At most `regions` come out; fewer where the descriptors have fewer distinct values. `n_init` seedings are tried. At
     most `grid` block means along each side are clustered.
     """
-    points = block_means(descriptors, regions, grid)
+    points = block_means(descriptors, regions, grid, inside)
     clusters = kmeans(points, regions, rng, n_init)
     return spread(descriptors, points, clusters)
 
@@ -65,6 +73,7 @@ def ncut_start(
     descriptors: Array,
     regions: int,
     rng: np.random.Generator,
+    inside: Mask | None = None,
     n_init: int = 8,
     grid: int = GRID,
     sigma2: float = SIGMA2,
@@ -73,7 +82,7 @@ def ncut_start(
 
     The cost grows with the sixth power of `grid`; 32 take 0.15 s.
     """
-    points = block_means(descriptors, regions, grid)
+    points = block_means(descriptors, regions, grid, inside)
     return spread(descriptors, points, normalised_cut(points, regions, rng, n_init, sigma2))
 
 
@@ -83,8 +92,11 @@ def scribble_start(descriptors: Array, scribbles: Ints) -> Ints:
     return np.where(scribbles >= 0, scribbles, alike)
 
 
-def block_means(descriptors: Array, regions: int, grid: int) -> Floats:
-    """Check the arguments of a start and return at most grid² block means as (P, D), ordered by their values."""
+def block_means(descriptors: Array, regions: int, grid: int, inside: Mask | None = None) -> Floats:
+    """Check the arguments of a start and return at most grid² block means as (P, D), ordered by their values.
+
+    Blocks without a pixel inside are left out.
+    """
     if descriptors.ndim != 3 or descriptors.size == 0:
         raise ValueError(f"descriptors must be (D, H, W) with at least one pixel, got shape {descriptors.shape}")
     if not np.isfinite(descriptors).all():
@@ -94,8 +106,13 @@ def block_means(descriptors: Array, regions: int, grid: int) -> Floats:
     height, width = descriptors.shape[1:]
     size = min(height, grid), min(width, grid)
     # Adaptive pooling lays its blocks symmetrically in the image, also where they do not fit evenly.
-    means = adaptive_avg_pool2d(torch.from_numpy(np.ascontiguousarray(descriptors)), size)
-    points: Floats = means.flatten(1).double().numpy().T
+    means = adaptive_avg_pool2d(torch.from_numpy(np.ascontiguousarray(descriptors)), size).flatten(1).double()
+    if inside is not None:
+        weight = torch.from_numpy(inside.astype(descriptors.dtype))[None]
+        share = adaptive_avg_pool2d(weight, size).flatten().double()
+        total = adaptive_avg_pool2d(torch.from_numpy(np.ascontiguousarray(descriptors)) * weight, size).flatten(1)
+        means = (total.double() / share)[:, share > 0]
+    points: Floats = means.numpy().T
     # One number a point, summed channel by channel: a matrix product may round by place.
     weights = np.random.default_rng(0).standard_normal((points.shape[1],))
     key = np.zeros(len(points))

@@ -10,6 +10,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn import Parameter
 
+from ..network.device import usable_device
+
 
 @dataclass(frozen=True)
 class Processes:
@@ -51,9 +53,7 @@ def joined(device: str) -> Iterator[Processes]:
     A process that was started otherwise is alone.
     """
     rank, count = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    place = torch.device(device)
-    if place.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device must be one that is here, got {device!r}, but torch sees no GPU")
+    place = usable_device(device)
     if count == 1:
         yield Processes(0, 1, place)
         return

@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from ..evolution.config import EvolutionConfig
 from ..loss import TEMPERATURE
 from ..network.checkpoint import model_path, read_model, save_model
+from ..network.device import usable_device
 from ..network.stdnn import STDNN, STDNNConfig
 from ..segmentation.usage import Usage
 from .augmentation import Batches
@@ -116,7 +117,7 @@ def sharpen(
         The network, the second one in its `fine`, in evaluation mode.
     """
     config, out = config or SharpenConfig(), model_path(out)
-    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    place = usable_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     first, said, metadata = read_model(model)
     usage = Usage.from_dict(said) if said else Usage.usual(first.stride, two_networks=False)
     usage = replace(usage, near=config.near, far=config.far)

@@ -1,0 +1,55 @@
+"""A picture as it was read: its values, and which of its pixels are inside."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..arrays import Array, Mask
+
+
+class Picture(NamedTuple):
+    """A picture and which of its pixels are inside it."""
+
+    values: Array  # H×W or H×W×C, of the stored type
+    inside: Mask | None = None  # H×W; None: all of them
+
+
+class UnfitError(ValueError):
+    """What is wrong with a file, in our words."""
+
+
+def both(first: Mask | None, second: Mask | None) -> Mask | None:
+    """Join two masks, of which None is all pixels."""
+    if first is None or second is None:
+        return second if first is None else first
+    return first & second
+
+
+def finite_pixels(array: Array) -> Mask | None:
+    """Which pixels have a number in every channel; None if all do."""
+    if array.dtype.kind != "f" or np.isfinite(array).all():
+        return None
+    return np.asarray(np.atleast_3d(np.isfinite(array)).all(axis=2))
+
+
+def gray_if_gray(colours: Array) -> Array:
+    """Take a palette of grays for a gray image (Sun raster and GIF know no other)."""
+    colours = colours[..., :3]
+    gray = colours[..., 0]
+    return gray if (colours == gray[..., None]).all() else colours
+
+
+def pages_error(pages: int, shape: tuple[int, ...]) -> UnfitError:
+    """Say that a file holds several pages, and what to do."""
+    return UnfitError(
+        f"holds a stack of {pages} pages of {'×'.join(map(str, shape))}; choose a page with --page N, or pages as "
+        "channels with --channels 0,1,2 (page= and channels= of read_image in Python)"
+    )
+
+
+def check_page(page: int, pages: int) -> None:
+    """Raise unless a file with so many pages has this one."""
+    if not 0 <= page < pages:
+        raise UnfitError(f"has pages 0 to {pages - 1}; page {page} was asked for")

@@ -1,0 +1,149 @@
+"""TIFF files: samples, pages, orientation, nodata. What tifffile cannot decode is left to Pillow."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..arrays import Array, Mask
+from .picture import Picture, UnfitError, both, check_page, gray_if_gray, pages_error
+
+#: Arrays stored as pages are taken for rows where there are more of them, and fewer columns, than this.
+MAX_CHANNELS = 16
+
+#: A file whose samples take more bytes than this, and than so many times its own size, is taken for corrupt. Deflate
+#: packs at most 1032 to 1.
+LARGEST_SMALL, MOST_PACKED = 2**28, 1100
+
+_TIFF_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+_ALPHA_SAMPLES = (1, 2)  # TIFF 6.0, ExtraSamples: associated and unassociated alpha
+_ORIENTATION, _NODATA = 274, 42113  # TIFF tags; the second is GDAL's
+_PILLOW_COLOURS = (5, 6, 8, 9, 10)  # TIFF 6.0, PhotometricInterpretation: CMYK, YCbCr, kinds of CIELAB
+# tifffile's complaints are for its developers; files that cannot be used are refused here, in words.
+logging.getLogger("tifffile").addHandler(logging.NullHandler())
+
+
+def is_tiff(path: Path) -> bool:
+    """Whether a file begins as TIFF files do."""
+    with path.open("rb") as file:
+        return file.read(4) in _TIFF_MAGIC
+
+
+def tiff_picture(path: Path, page: int | None, channels: Sequence[int] | None) -> Picture | None:
+    """Read a picture; None where Pillow has to (`_tiff_samples`)."""
+    import tifffile
+
+    with tifffile.TiffFile(path) as file:
+        samples = _tiff_samples(file, page, channels is not None)
+        frame: Any = file.series[0].keyframe
+        if samples is None:
+            return None
+        samples, opaque = _without_alpha(samples, frame)
+        if frame.photometric == tifffile.PHOTOMETRIC.PALETTE and samples.ndim == 2:
+            samples = gray_if_gray((np.moveaxis(frame.colormap, 0, -1) >> 8).astype(np.uint8)[samples])
+        if samples.dtype.kind == "b":
+            samples = samples.astype(np.uint8) * 255
+        inside = both(opaque, _has_data(samples, frame))
+        if frame.photometric == tifffile.PHOTOMETRIC.MINISWHITE and samples.dtype.kind == "u":
+            samples = np.iinfo(samples.dtype).max - samples
+        return Picture(samples, inside)
+
+
+def tiff_labels(path: Path) -> Array | None:
+    """Read the samples of a label map; None where Pillow has to."""
+    import tifffile
+
+    with tifffile.TiffFile(path) as file:
+        samples = _tiff_samples(file, None, False)
+        return None if samples is None else _without_alpha(samples, file.series[0].keyframe)[0]
+
+
+def _tiff_samples(file: Any, page: int | None, pages_are_channels: bool) -> Array | None:
+    """Return the stored samples, channel-last and upright.
+
+    None where Pillow has to read the file: it has codecs that tifffile lacks (LZW, JPEG), and knows CMYK, YCbCr and
+    CIELAB. Pillow knows up to four channels.
+    """
+    if not len(file.series):
+        raise UnfitError("holds no image")
+    series = file.series[0]
+    frame = series.keyframe
+    declared = prod(series.shape) * (series.dtype.itemsize if series.dtype is not None else 1)
+    if declared > max(LARGEST_SMALL, MOST_PACKED * file.filehandle.size):
+        raise UnfitError(f"corrupt: it declares {declared:,} bytes of samples, but has {file.filehandle.size:,}")
+    if int(frame.photometric) in _PILLOW_COLOURS:
+        if frame.bitspersample != 8 or (int(frame.photometric) == 5 and frame.samplesperpixel not in (4, 5)):
+            name = f"{frame.photometric.name} of {frame.samplesperpixel}×{frame.bitspersample} bits"
+            raise UnfitError(f"its colours are stored as {name}, which is not supported; store them as RGB")
+        if frame.photometric == 6 and frame.compression == 1 and frame.tags.valueof(530, (2, 2)) != (1, 1):
+            raise UnfitError("its colours are stored as subsampled YCbCr, which is not supported; store them as RGB")
+        return None
+    for each in series.pages:
+        if each is not None and min(len(each.dataoffsets), len(each.databytecounts)) < prod(frame.chunked):
+            raise UnfitError(f"corrupt: it has {len(each.dataoffsets)} of {prod(frame.chunked)} strips or tiles")
+    try:
+        samples = series.asarray()
+    except ValueError as error:
+        if "imagecodecs" not in str(error) or frame.samplesperpixel > 4:
+            raise
+        return None
+    return _turned(_channel_last(samples, series.axes, page, pages_are_channels), frame.tags.valueof(_ORIENTATION, 1))
+
+
+def _without_alpha(samples: Array, frame: Any) -> tuple[Array, Mask | None]:
+    """Return the colours, and which pixels are not wholly transparent."""
+    opaque = None
+    if samples.ndim == 3 and any(int(extra) in _ALPHA_SAMPLES for extra in frame.extrasamples):
+        samples, opaque = samples[..., :-1], samples[..., -1] != 0
+    return samples[..., 0] if samples.ndim == 3 and samples.shape[2] == 1 else samples, opaque
+
+
+def _has_data(samples: Array, frame: Any) -> Mask | None:
+    """Which pixels hold anything but GDAL's nodata value; None where the file names no such value."""
+    try:
+        nodata = float(str(frame.tags.valueof(_NODATA, "")).strip(" \0").replace(",", "."))
+    except ValueError:
+        return None
+    # GDAL writes the shortest decimal; of a float32 file it means the nearest float32.
+    with np.errstate(over="ignore"):
+        value = np.float32(nodata) if samples.dtype == np.float32 else nodata
+    return np.asarray(np.atleast_3d(samples != value).any(axis=2))
+
+
+def _turned(samples: Array, orientation: int) -> Array:
+    """Turn H×W or H×W×C upright: TIFF 6.0, Orientation."""
+    if orientation in (5, 6, 7, 8):
+        samples = samples.swapaxes(0, 1)
+    if orientation in (3, 4, 7, 8):
+        samples = samples[::-1]
+    if orientation in (2, 3, 6, 7):
+        samples = samples[:, ::-1]
+    return samples
+
+
+def _channel_last(samples: Array, axes: str, page: int | None, pages_are_channels: bool) -> Array:
+    kept = [i for i, axis in enumerate(axes) if axis in "YX" or samples.shape[i] > 1]
+    samples, axes = samples.reshape([samples.shape[i] for i in kept]), "".join(axes[i] for i in kept)
+    # An H×W×C array that tifffile was not told the axes of is stored as H pages of W×C.
+    if samples.ndim == 3 and axes[2] in "YX" and samples.shape[0] > MAX_CHANNELS >= samples.shape[2]:
+        return samples
+    order = sorted(
+        range(len(axes)), key=lambda i: 1 if axes[i] == "Y" else 2 if axes[i] == "X" else 3 * (axes[i] in "SC")
+    )
+    samples, stacked = samples.transpose(order), sum(axis not in "YXSC" for axis in axes)
+    pages = samples.reshape(-1, *samples.shape[stacked:])
+    if page is not None:
+        check_page(page, len(pages))
+        samples = pages[page]
+    elif stacked and pages_are_channels and pages.ndim == 3:
+        samples = np.moveaxis(pages, 0, -1)
+    elif stacked:
+        raise pages_error(len(pages), pages.shape[1:])
+    if samples.ndim > 3:
+        raise UnfitError(f"holds no single image but a stack with axes {axes} of shape {samples.shape}")
+    return samples

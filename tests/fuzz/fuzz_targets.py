@@ -1,0 +1,249 @@
+"""Fuzz targets: good files of every kind, seeded ways to spoil them, and what each reader may answer.
+
+A reader returns something sound or raises one of `ANSWERS` whose message names the file; all else is a fault.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import zlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import safetensors.torch
+import tifffile
+import torch
+from PIL import Image
+from scipy.io import savemat
+
+from shapetailor.datasets import FolderDataset
+from shapetailor.datasets.published import read_bsds_truths
+from shapetailor.io.images import as_picture, read_labels, read_picture
+from shapetailor.labels import from_scribbles
+from shapetailor.network import STDNN, STDNNConfig
+from shapetailor.network.checkpoint import ENTRY, save_model
+from shapetailor.segmentation.segmenter import Segmenter
+from shapetailor.segmentation.usage import Usage
+
+ANSWERS = (ValueError, TypeError, OSError)
+#: Numbers that lengths, offsets and sizes are replaced by.
+EXTREMES = (0, 1, 2, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x10000, 0x7FFFFFFF, 0xFFFFFFFF)
+#: What JSON values are replaced by.
+ODD = (None, True, -1, 0, 1e308, 10**400, "", "x" * 1000, [], {}, [[[]]], [1e9] * 50, {"a": {"b": None}}, float("nan"))
+
+Rng = np.random.Generator
+Files = dict[str, bytes]
+
+
+def _saved(image: Image.Image, suffix: str, **options: object) -> bytes:
+    content = io.BytesIO()
+    image.save(content, suffix, **options)
+    return content.getvalue()
+
+
+def _tiff(array: np.ndarray, **options: object) -> bytes:
+    content = io.BytesIO()
+    tifffile.imwrite(content, array, **options)
+    return content.getvalue()
+
+
+@cache
+def pictures() -> Files:
+    rng = np.random.default_rng(0)
+    rgb = rng.integers(0, 256, (12, 17, 3), dtype=np.uint8)
+    gray, colour = Image.fromarray(rgb[..., 0]), Image.fromarray(rgb)
+    alpha = Image.fromarray(np.dstack([rgb, rgb[..., :1] // 128 * 255]))
+    nodata = {"extratags": [(42113, "s", 0, "-9999", True)], "photometric": "minisblack"}
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    return {
+        "gray.png": _saved(gray, "PNG"),
+        "alpha.png": _saved(alpha, "PNG"),
+        "palette.png": _saved(colour.quantize(7), "PNG", transparency=2),
+        "deep.png": _saved(Image.fromarray(rng.integers(0, 65536, (9, 11), dtype=np.uint16)), "PNG"),
+        "photo.jpg": _saved(colour, "JPEG", exif=exif),
+        "cmyk.jpg": _saved(colour.convert("CMYK"), "JPEG"),
+        "small.gif": _saved(gray, "GIF"),
+        "small.bmp": _saved(colour, "BMP"),
+        "small.webp": _saved(colour, "WEBP"),
+        "small.ppm": _saved(colour, "PPM"),
+        "small.jp2": _saved(colour, "JPEG2000"),
+        "lzw.tif": _saved(colour, "TIFF", compression="tiff_lzw"),
+        "lab.tif": _saved(colour.convert("CMYK"), "TIFF"),
+        "plain.tif": _tiff(rgb, photometric="rgb"),
+        "alpha.tif": _tiff(np.asarray(alpha), photometric="rgb", extrasamples=["unassalpha"], compression="zlib"),
+        "float.tif": _tiff(rng.random((12, 17)).astype(np.float32), **nodata),
+        "stack.tif": _tiff(rng.integers(0, 9, (3, 8, 8), dtype=np.uint16), photometric="minisblack"),
+        "tiles.tif": _tiff(rng.integers(0, 9, (40, 40), dtype=np.uint8), tile=(16, 16), photometric="minisblack"),
+        "planes.tif": _tiff(rgb.transpose(2, 0, 1), photometric="rgb", planarconfig="separate", rowsperstrip=4),
+    }
+
+
+@cache
+def label_maps() -> Files:
+    labels = np.repeat([[0, 1, 2, 255]], 6, axis=0).astype(np.uint8)
+    kept = ("gray.png", "palette.png", "deep.png", "small.gif", "lzw.tif", "float.tif", "tiles.tif")
+    made = {"map.png": _saved(Image.fromarray(labels), "PNG"), "map.tif": _tiff(labels, photometric="minisblack")}
+    return made | {name: pictures()[name] for name in kept}
+
+
+@cache
+def models() -> Files:
+    path = Path("/tmp") / f"fuzz-{torch.randint(2**40, ()).item()}.safetensors"
+    net = STDNN(STDNNConfig(widths=(4, 3), scales=(1.0, 2.0), stride=2))
+    save_model(path, net, {"seed": 3}, Usage.usual(2, two_networks=False).to_dict())
+    content = path.read_bytes()
+    path.unlink()
+    return {"model.safetensors": content}
+
+
+@cache
+def annotations() -> Files:
+    cells = np.empty((1, 2), dtype=object)
+    for i in range(2):
+        cells[0, i] = {"Segmentation": np.eye(6, dtype=np.uint16) + 1, "Boundaries": np.eye(6, dtype=bool)}
+    content = io.BytesIO()
+    savemat(content, {"groundTruth": cells}, do_compression=True)
+    plain = io.BytesIO()
+    savemat(plain, {"groundTruth": cells})
+    return {"truth.mat": content.getvalue(), "plain.mat": plain.getvalue()}
+
+
+def spoil(content: bytes, rng: Rng, other: bytes) -> bytes:
+    """Change bytes: some flipped, numbers made extreme, a part cut, doubled or taken from another file."""
+    data = bytearray(content)
+    for _ in range(int(rng.integers(1, 4))):
+        at = int(rng.integers(len(data))) if rng.random() < 0.6 else int(rng.integers(min(len(data), 200)))
+        kind = int(rng.integers(6))
+        if kind == 0:
+            data[at] ^= 1 << int(rng.integers(8))
+        elif kind == 1:
+            data[at] = int(rng.integers(256))
+        elif kind == 2:
+            form = ("<H", ">H", "<I", ">I")[int(rng.integers(4))]
+            number = EXTREMES[int(rng.integers(len(EXTREMES)))] & (0xFFFF if form[1] == "H" else 0xFFFFFFFF)
+            data[at : at + struct.calcsize(form)] = struct.pack(form, number)
+        elif kind == 3:
+            del data[at : len(data) if rng.random() < 0.5 else at + int(rng.integers(1, 50))]
+        elif kind == 4:
+            data[at:at] = data[at : at + int(rng.integers(1, 50))]
+        else:
+            data[at : at + 20] = other[at : at + 20]
+        if not data:
+            return b""
+    return bytes(data)
+
+
+def spoil_png(content: bytes, rng: Rng, other: bytes) -> bytes:
+    """Spoil the data of a chunk and set its checksum right, or Pillow would look no further."""
+    place, chunks = 8, []
+    while place + 8 <= len(content):
+        length = int.from_bytes(content[place : place + 4], "big")
+        chunks.append((content[place + 4 : place + 8], content[place + 8 : place + 8 + length]))
+        place += 12 + length
+    chosen = int(rng.integers(len(chunks)))
+    name, data = chunks[chosen]
+    chunks[chosen] = name, spoil(data, rng, other) if data else bytes(rng.integers(0, 256, 5, dtype=np.uint8))
+    made = [
+        len(data).to_bytes(4, "big") + name + data + zlib.crc32(name + data).to_bytes(4, "big") for name, data in chunks
+    ]
+    return content[:8] + b"".join(made)
+
+
+def spoil_header(content: bytes, rng: Rng, _: bytes) -> bytes:
+    """Replace a value somewhere in a model's header, the checksum of the tensors included."""
+    tensors = safetensors.torch.load(content)
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"][ENTRY])
+    at = header
+    while True:
+        key = list(at)[int(rng.integers(len(at)))] if isinstance(at, dict) else int(rng.integers(len(at)))
+        if not isinstance(at[key], (dict, list)) or not at[key] or rng.random() < 0.3:
+            break
+        at = at[key]
+    odd = ODD[int(rng.integers(len(ODD)))]
+    if rng.random() < 0.2 and isinstance(at, dict):
+        del at[key]
+    else:
+        at[key] = odd
+    return safetensors.torch.save(tensors, {ENTRY: json.dumps(header if rng.random() < 0.95 else odd)})
+
+
+def read_as_picture(path: Path) -> None:
+    page = (None, None, 0, 2)[len(path.read_bytes()) % 4]
+    channels = (None, None, [0], [2, 1])[len(path.read_bytes()) // 4 % 4]
+    found = as_picture(read_picture(path, page, channels))
+    assert found.values.ndim in (2, 3)
+    assert found.values.dtype.kind in "uif"
+    assert found.inside is None or found.inside.shape == found.values.shape[:2]
+
+
+def read_as_labels(path: Path) -> None:
+    found = read_labels(path)
+    assert found.ndim == 2
+    assert found.dtype == np.int64
+
+
+def read_as_scribbles(path: Path) -> None:
+    marks = read_labels(path)
+    found = from_scribbles(np.where(np.isin(marks, (255, 65535)), -1, marks))
+    assert found.shape == marks.shape
+
+
+def read_as_dataset(path: Path) -> None:
+    """A folder whose image and mask are the same spoilt file."""
+    root = path.with_suffix(".data")
+    for name in ("images", "masks"):
+        (root / name).mkdir(parents=True, exist_ok=True)
+        for old in (root / name).iterdir():
+            old.unlink()
+        (root / name / path.name).write_bytes(path.read_bytes())
+    assert isinstance(FolderDataset(root).problems(), list)
+
+
+Spoil = Callable[[bytes, Rng, bytes], bytes]
+#: Reader → good files, and ways to spoil them.
+TARGETS: dict[str, tuple[Callable[[Path], object], Callable[[], Files], tuple[Spoil, ...]]] = {
+    "picture": (read_as_picture, pictures, (spoil,)),
+    "labels": (read_as_labels, label_maps, (spoil,)),
+    "scribbles": (read_as_scribbles, label_maps, (spoil,)),
+    "model": (Segmenter.from_pretrained, models, (spoil, spoil_header, spoil_header)),
+    "annotation": (read_bsds_truths, annotations, (spoil,)),
+    "dataset": (read_as_dataset, label_maps, (spoil,)),
+}
+
+
+def spoilt(target: str, seed: int) -> tuple[str, bytes]:
+    """Return the name and content of input number `seed` of a target."""
+    _, good, ways = TARGETS[target]
+    rng = np.random.default_rng([seed, *target.encode()])
+    files = good()
+    names = list(files)
+    name = names[int(rng.integers(len(names)))]
+    way = ways[int(rng.integers(len(ways)))]
+    if name.endswith(".png") and rng.random() < 0.7:
+        way = spoil_png
+    return name, way(files[name], rng, files[names[int(rng.integers(len(names)))]])
+
+
+def attempt(target: str, seed: int, folder: Path) -> str | None:
+    """Read one spoilt file; return what is wrong with the answer, or None."""
+    name, content = spoilt(target, seed)
+    path = folder / name
+    path.write_bytes(content)
+    try:
+        TARGETS[target][0](path)
+    except ANSWERS as error:
+        named = name in str(error) or target == "scribbles" or isinstance(error, OSError) or "image " in str(error)
+        return (
+            None
+            if named and len(str(error)) < 5000
+            else f"a message without the file's name, or too long: {error!r:.300}"
+        )
+    except BaseException as error:
+        return f"{type(error).__name__}: {error!s:.300}"
+    return None
