@@ -13,11 +13,12 @@ ROOMS = sorted(p.stem for p in SOURCE.iterdir() if p.suffix == ".py" or (p / "__
 FLOORS = [
     {"_version", "arrays"},
     {"clustering", "io", "labels", "loss", "metrics", "parallel"},
-    {"datasets", "drawing", "evaluate", "poisson"},
+    {"datasets", "drawing", "evaluate", "poisson", "strokes"},
     {"network"},
     {"evolution"},
     {"segmentation"},
     {"training"},
+    {"classes"},
     {"baselines", "bench"},
     {"experiments"},
     {"cli"},
