@@ -225,7 +225,8 @@ def class_numbers(marks: Any, classes: tuple[ClassName, ...], shape: tuple[int, 
         raise ValueError(f"{name}: marks name the unknown class {', '.join(map(str, unknown))}; classes are {known}")
     places = np.full(256, -1, np.int64)
     places[values] = np.arange(len(values))
-    return places[np.clip(array, 0, 255)]
+    numbers: Labels = places[np.clip(array, 0, 255)]
+    return numbers
 
 
 def cell_classes(marks: Labels, side: int, classes: int) -> Labels:
@@ -234,7 +235,8 @@ def cell_classes(marks: Labels, side: int, classes: int) -> Labels:
     whole = np.pad(marks, rest, constant_values=-1)
     blocks = whole.reshape(whole.shape[0] // side, side, whole.shape[1] // side, side)
     votes = np.stack([(blocks == number).sum(axis=(1, 3)) for number in range(classes)])
-    return np.asarray(np.where(votes.any(axis=0), votes.argmax(axis=0), -1))
+    found: Labels = np.where(votes.any(axis=0), votes.argmax(axis=0), -1)
+    return found
 
 
 def _cell_side(net: STDNN) -> int:

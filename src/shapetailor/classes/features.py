@@ -36,29 +36,33 @@ def feature_count(net: STDNN) -> int:
 
 def describe(net: STDNN, values: Floats32) -> Tensor:
     """Describe a picture (C, H, W) of 0..1 by (features, h, w), one cell for each block of the second network."""
-    assert net.fine is not None
-    picture = torch.from_numpy(values)[None]
     with torch.no_grad():
-        first, _, _ = _embedded(net, picture)
-        second, channels, maps = _embedded(net.fine, picture)
-        count = channels.shape[1] // 2
-        raw, mean, spread = channels[:, :count], maps[:count], maps[count:]
-        scales = [_smooth(raw, alpha) for alpha in SCALES]
-        standardised = [(each - mean) * spread for each in scales]
-        energies = slice(count - 5 * len(net.fine.config.energy_scales) + 1, 1 - len(net.fine.config.energy_scales))
-        directed = [_directedness(each[:, energies]) for each in scales]
-        first = interpolate(first, size=second.shape[2:], mode="bilinear", align_corners=False)
-        return torch.cat([first, second, *standardised, *directed], dim=1)[0]
+        return features_of(net, torch.from_numpy(values)[None])[0]
 
 
-def _embedded(net: STDNN, picture: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Descriptors and channels where the layers work, and the whole picture's means and reciprocal spreads."""
-    prepared = net.prepare(picture)
-    whole = torch.zeros(1, *picture.shape[2:], dtype=torch.long)
+def features_of(net: STDNN, pictures: Tensor) -> Tensor:
+    """Describe pictures (B, C, H, W), differentiable in the networks' weights: (B, features, h, w)."""
+    assert net.fine is not None
+    first, _, _ = _embedded(net, pictures)
+    second, channels, maps = _embedded(net.fine, pictures)
+    count = channels.shape[1] // 2
+    raw, mean, spread = channels[:, :count], maps[:, :count], maps[:, count:]
+    scales = [_smooth(raw, alpha) for alpha in SCALES]
+    standardised = [(each - mean) * spread for each in scales]
+    energies = slice(count - 5 * len(net.fine.config.energy_scales) + 1, 1 - len(net.fine.config.energy_scales))
+    directed = [_directedness(each[:, energies]) for each in scales]
+    first = interpolate(first, size=second.shape[2:], mode="bilinear", align_corners=False)
+    return torch.cat([first, second, *standardised, *directed], dim=1)
+
+
+def _embedded(net: STDNN, pictures: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Descriptors and channels where the layers work, and the whole pictures' means and reciprocal spreads."""
+    prepared = net.prepare(pictures)
+    whole = torch.zeros(len(pictures), *pictures.shape[2:], dtype=torch.long)
     grid = net.grid(prepared, whole)
     channels = net.channels(prepared, grid)
     labels = whole if grid.pooling is None else grid.pooling.labels
-    maps = prepared[0, net.image_channels :, :1, :1]
+    maps = prepared[:, net.image_channels :, :1, :1]
     return net.embed(channels, labels), channels, maps
 
 
@@ -76,4 +80,5 @@ def _directedness(energies: Tensor) -> Tensor:
     The magnitude of the second harmonic over the directions: quarter turns and mirroring do not change it.
     """
     right, up, down, left = energies.exp().unflatten(1, (-1, DIRECTIONS)).unbind(2)
-    return torch.hypot(right - down, up - left) / (right + up + down + left)
+    directed: Tensor = torch.hypot(right - down, up - left) / (right + up + down + left)
+    return directed

@@ -21,6 +21,7 @@ from ..arrays import Labels
 from ..io.files import image_files
 from ..io.images import read_image, read_labels
 from .classifier import Classifier, Taught, class_numbers
+from .fine_tune import FineTuneConfig, fine_tune
 from .names import ClassName, read_classes
 
 CLASSES, PICTURES, LIST, MARKS, RESULTS = "classes.json", "pictures", "pictures.txt", "marks", "results"
@@ -102,10 +103,22 @@ class Project:
             class_numbers(read_class_marks(marks, shape), self.classes, shape, str(marks))
         return len(pairs)
 
-    def teach(self, model: str | os.PathLike[str] = "texture", seed: int = 0) -> Classifier:
-        """Learn from all marks and write the model; a former model that differs is kept under a number."""
+    def teach(
+        self,
+        model: str | os.PathLike[str] = "texture",
+        seed: int = 0,
+        fine: FineTuneConfig | None = None,
+        progress: bool = False,
+    ) -> Classifier:
+        """Learn from all marks and write the model; a former model that differs is kept under a number.
+
+        With `fine`, the networks learn too. All marked pictures are in memory then.
+        """
         self.check()
         taught = Classifier.teach(self.samples(), self.classes, model=model, seed=seed)
+        if fine is not None:
+            state = self.folder / "fine-tune.safetensors"
+            taught = fine_tune(taught, list(self.samples()), fine, state=state, progress=progress)
         self.keep(taught)
         return taught
 

@@ -22,6 +22,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out", type=Path, metavar="DIR", help="the folder to write to (default: the project's results)"
     )
     parser.add_argument("--pixel-size", metavar="SIDE", help="side of a pixel with its unit, such as 0.5um")
+    parser.add_argument(
+        "--export",
+        nargs="+",
+        default=[],
+        choices=("geojson", "coco", "imagej", "ome-tiff"),
+        help="also write NAME.geojson (QuPath), NAME.coco.json, NAME.rois.zip (ImageJ), NAME.ome.tif",
+    )
     parser.add_argument("--force", action="store_true", help="do again what is done already")
 
 
@@ -29,6 +36,7 @@ def run(args: argparse.Namespace) -> int:
     """Classify all that is not done yet; return 1 if some picture could not be."""
     from ..classes.batch import apply_all, as_pixel_size
     from ..classes.classifier import Classifier
+    from ..classes.formats import FORMATS
     from ..classes.project import Project
 
     project = Project(args.model) if args.model.is_dir() else None
@@ -44,7 +52,16 @@ def run(args: argparse.Namespace) -> int:
     size = None if args.pixel_size is None else as_pixel_size(args.pixel_size)
     pictures = _pictures(args.inputs) if args.inputs or project is None else project.pictures
     bar = partial(tqdm, desc="apply", unit="picture", disable=None)
-    report = apply_all(Classifier.load(model), model, pictures, out, pixel_size=size, force=args.force, progress=bar)
+    report = apply_all(
+        Classifier.load(model),
+        model,
+        pictures,
+        out,
+        pixel_size=size,
+        exports=dict(FORMATS[name] for name in args.export),
+        force=args.force,
+        progress=bar,
+    )
     parts = [f"{len(report.rows) - report.before} classified"]
     parts += [f"{report.before} done before (--force does them again)"] if report.before else []
     parts += [f"{len(report.failures)} failed"] if report.failures else []

@@ -1,4 +1,4 @@
-"""The paper's tables and figures, one module each."""
+"""The paper's tables and figures, and what we measure besides, one module each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ from importlib import import_module
 from types import ModuleType
 
 #: The experiments' names. Their modules, imported when asked for, have a `SUMMARY` and ``run(context) -> Results``.
-EXPERIMENTS = ("rwtsd", "brodatz", "multi-region", "bsds500", "covariance", "deformation", "ablation", "size")
+EXPERIMENTS = (
+    "rwtsd",
+    "brodatz",
+    "multi-region",
+    "bsds500",
+    "covariance",
+    "deformation",
+    "ablation",
+    "size",
+    "classes",
+)
 
 
 def load(name: str) -> ModuleType:
