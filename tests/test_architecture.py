@@ -18,6 +18,7 @@ FLOORS = [
     {"evolution"},
     {"segmentation"},
     {"training"},
+    {"classes"},
     {"baselines", "bench"},
     {"experiments"},
     {"cli"},

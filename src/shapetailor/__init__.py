@@ -9,6 +9,7 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from . import datasets, metrics, poisson
+    from .classes import Classification, Classifier
     from .evolution import EvolutionConfig
     from .network import STDNN, STDNNConfig
     from .poisson import smooth
@@ -20,6 +21,8 @@ _SOURCES = {
     "datasets": "datasets",
     "metrics": "metrics",
     "poisson": "poisson",
+    "Classification": "classes",
+    "Classifier": "classes",
     "EvolutionConfig": "evolution",
     "STDNN": "network",
     "STDNNConfig": "network",
@@ -31,6 +34,8 @@ _SOURCES = {
 
 __all__ = [
     "STDNN",
+    "Classification",
+    "Classifier",
     "EvolutionConfig",
     "STDNNConfig",
     "Segmentation",

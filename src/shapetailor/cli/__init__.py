@@ -18,6 +18,8 @@ COMMANDS = {
     "segment": "split pictures into their textured regions",
     "train": "train a network on images and masks",
     "sharpen": "teach a trained network where regions end",
+    "teach": "teach classes with the marked pictures of a project",
+    "apply": "give every pixel of pictures its class, and all pictures one table",
     "evaluate": "measure label maps against the truth: region and boundary metrics",
     "data": "make datasets: mosaics of textures with their truth",
     "experiment": "repeat one of the paper's experiments and set it beside the paper's figures",

@@ -10,7 +10,9 @@ from typing import NamedTuple
 from tqdm import tqdm
 
 from ..arrays import Array
+from ..classes.names import read_classes
 from ..datasets.published import read_bsds_truths
+from ..evaluate.classes import classes_text, confusion, scores
 from ..evaluate.evaluation import Evaluation, evaluate
 from ..evaluate.report import Case, images_text, summary_text, to_csv, to_html, to_json
 from ..io.files import atomic, check_writable, image_files
@@ -18,8 +20,8 @@ from ..io.images import read_labels, read_picture
 
 PREDICTIONS = (".png", ".tif", ".tiff")
 TRUTHS = (*PREDICTIONS, ".mat")
-#: Overlays that `shapetailor segment` writes beside its label maps.
-OVERLAY = ".overlay"
+#: Pictures that `shapetailor segment` and `apply` write beside their label maps.
+BESIDE = (".overlay", ".uncertainty")
 #: Cases in the page, of the worst and of the best.
 SHOWN = 4
 #: Problems of one kind that are listed.
@@ -56,6 +58,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--subset", action="store_true", help="leave out truths that have no prediction")
     parser.add_argument("--images", type=Path, metavar="DIR", help="the pictures NAME.*, to be shown in the HTML page")
     parser.add_argument("--ignore", type=int, metavar="V", help="label of the truth to leave out")
+    parser.add_argument(
+        "--classes",
+        type=Path,
+        metavar="FILE",
+        help="classes.json: compare values of classes instead of regions; 0 and 255 in the truth are left out",
+    )
     parser.add_argument("--per-image", action="store_true", help="print a line for each image too")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write summary and images as JSON")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write a row for each image as CSV")
@@ -70,6 +78,13 @@ def run(args: argparse.Namespace) -> int:
     problems += _unusable(pairs, args.ignore)
     if problems:
         raise ValueError("nothing evaluated, because\n" + "\n".join(f"  {line}" for line in _shortened(problems)))
+    if args.classes is not None:
+        if outputs or args.per_image:
+            raise ValueError("--classes prints one table; --json, --csv, --html and --per-image are for regions")
+        names = {each.value: each.name for each in read_classes(args.classes)}
+        found = [confusion(pair.truths[0], read_labels(pair.prediction), list(names)) for pair in pairs]
+        print(classes_text(scores(found), names))
+        return 0
     evaluation = evaluate(read_labels, pairs, ignore=args.ignore, progress=True)
     if args.per_image:
         print(images_text(evaluation), end="\n\n")
@@ -114,7 +129,7 @@ def _by_stem(folder: Path, suffixes: tuple[str, ...]) -> tuple[dict[str, Path], 
     found: dict[str, Path] = {}
     problems = []
     for path in sorted(folder.iterdir()):
-        hidden = path.name.startswith(".") or path.stem.endswith(OVERLAY)
+        hidden = path.name.startswith(".") or path.stem.endswith(BESIDE)
         if hidden or path.suffix.lower() not in suffixes or not path.is_file():
             continue
         if path.stem in found:

@@ -1,5 +1,7 @@
 """Overlays: the image with its regions tinted and their boundaries drawn."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from ..arrays import RGB8, Array, Ints, Mask
@@ -15,24 +17,24 @@ PER_LINE_PIXEL = 400
 STRIP = 256
 
 
-def overlay(image: Array, labels: Ints) -> RGB8:
+def overlay(image: Array, labels: Ints, colours: Mapping[int, tuple[int, int, int]] | None = None) -> RGB8:
     """Tint the regions of an image and draw their boundaries, as H×W×3 of uint8.
 
     A boundary is a white line with a dark rim, visible on light and dark; both widen with the image. Negative labels
-    are not tinted.
+    are not tinted. `colours` maps labels to red, green and blue; else `region_colour` does.
     """
     if image.shape[:2] != labels.shape:
         raise ValueError(f"labels must have the image's shape {image.shape[:2]}, got {labels.shape}")
     picture = as_rgb8(image, labels >= 0)
     present = np.unique(labels)
-    colours = np.array([region_colour(int(number)) for number in present], dtype=np.uint16)
+    tints = np.array([(colours or {}).get(int(n)) or region_colour(int(n)) for n in present], dtype=np.uint16)
     strength = np.where(present >= 0, round(256 * TINT), 0).astype(np.uint16)
     tinted = np.empty_like(picture)
     for first in range(0, len(labels), STRIP):  # in strips, to save memory
         rows = slice(first, first + STRIP)
         index = np.searchsorted(present, labels[rows])
         weight = strength[index][..., None]
-        tinted[rows] = (picture[rows] * (256 - weight) + colours[index] * weight) >> 8
+        tinted[rows] = (picture[rows] * (256 - weight) + tints[index] * weight) >> 8
     picture = tinted
     width = max(1, round(min(labels.shape) / PER_LINE_PIXEL))
     line = _boundary(labels, width)

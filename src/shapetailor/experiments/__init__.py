@@ -1,4 +1,4 @@
-"""The paper's tables and figures, one module each."""
+"""The paper's tables and figures, and what we measure besides, one module each."""
 
 from importlib import import_module
 from types import ModuleType
@@ -14,6 +14,7 @@ EXPERIMENTS = (
     "ablation",
     "size",
     "strokes",
+    "classes",
 )
 
 

@@ -1,0 +1,84 @@
+"""What the head reads: descriptors of both networks and the channels before them, smoothed at several scales.
+
+Descriptors have unit norm and so say nothing of contrast. The rich channels, standardised by picture, do; smoothed at
+several α they are the context of a pixel. A further channel says how much the oriented energies have one direction,
+whichever it is.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from ..arrays import Floats32
+from ..network.stdnn import STDNN
+from ..poisson import smooth
+
+#: α of the smoothed channels, in cells² (a cell is a block of the second network); 0 is the channel as it is.
+SCALES = (0.0, 0.5, 2.0, 8.0, 32.0, 128.0, 512.0)
+DIRECTIONS = 4
+
+
+def check_network(net: STDNN) -> None:
+    """Raise unless a network has what the features are made of."""
+    if net.fine is None or net.config.features != "rich" or net.fine.config.features != "rich":
+        raise ValueError("classes need a model of two networks on rich features, such as the shipped texture")
+
+
+def feature_count(net: STDNN) -> int:
+    """Return how many features `describe` makes."""
+    assert net.fine is not None
+    channels = net.fine.config.channels // 2
+    per_scale = channels + len(net.fine.config.energy_scales)
+    return net.config.widths[-1] + net.fine.config.widths[-1] + len(SCALES) * per_scale
+
+
+def describe(net: STDNN, values: Floats32) -> Tensor:
+    """Describe a picture (C, H, W) of 0..1 by (features, h, w), one cell for each block of the second network."""
+    with torch.no_grad():
+        return features_of(net, torch.from_numpy(values)[None])[0]
+
+
+def features_of(net: STDNN, pictures: Tensor) -> Tensor:
+    """Describe pictures (B, C, H, W), differentiable in the networks' weights: (B, features, h, w)."""
+    assert net.fine is not None
+    first, _, _ = _embedded(net, pictures)
+    second, channels, maps = _embedded(net.fine, pictures)
+    count = channels.shape[1] // 2
+    raw, mean, spread = channels[:, :count], maps[:, :count], maps[:, count:]
+    scales = [_smooth(raw, alpha) for alpha in SCALES]
+    standardised = [(each - mean) * spread for each in scales]
+    energies = slice(count - 5 * len(net.fine.config.energy_scales) + 1, 1 - len(net.fine.config.energy_scales))
+    directed = [_directedness(each[:, energies]) for each in scales]
+    first = interpolate(first, size=second.shape[2:], mode="bilinear", align_corners=False)
+    return torch.cat([first, second, *standardised, *directed], dim=1)
+
+
+def _embedded(net: STDNN, pictures: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Descriptors and channels where the layers work, and the whole pictures' means and reciprocal spreads."""
+    prepared = net.prepare(pictures)
+    whole = torch.zeros(len(pictures), *pictures.shape[2:], dtype=torch.long)
+    grid = net.grid(prepared, whole)
+    channels = net.channels(prepared, grid)
+    labels = whole if grid.pooling is None else grid.pooling.labels
+    maps = prepared[:, net.image_channels :, :1, :1]
+    return net.embed(channels, labels), channels, maps
+
+
+def _smooth(x: Tensor, alpha: float) -> Tensor:
+    """Solve on the whole picture as one region."""
+    if not alpha:
+        return x
+    smoothed: Tensor = smooth(x, torch.zeros(len(x), *x.shape[2:], dtype=torch.long), alpha)
+    return smoothed
+
+
+def _directedness(energies: Tensor) -> Tensor:
+    """|E₀ − E₉₀ + i(E₄₅ − E₁₃₅)| / ΣE of log energies (1, 4·scales, h, w): (1, scales, h, w) of 0..1.
+
+    The magnitude of the second harmonic over the directions: quarter turns and mirroring do not change it.
+    """
+    right, up, down, left = energies.exp().unflatten(1, (-1, DIRECTIONS)).unbind(2)
+    directed: Tensor = torch.hypot(right - down, up - left) / (right + up + down + left)
+    return directed

@@ -1,0 +1,44 @@
+"""`shapetailor teach`: a project's marks in, its model out."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from time import perf_counter
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("project", type=Path, metavar="PROJECT", help="folder with classes.json, pictures/ and marks/")
+    parser.add_argument("--model", default="texture", metavar="NAME_OR_PATH", help="the networks (default: texture)")
+    parser.add_argument(
+        "--fine-tune", action="store_true", help="train the networks too: minutes; a stopped run goes on when repeated"
+    )
+    parser.add_argument("--steps", type=int, metavar="N", help="of --fine-tune")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="default: 0")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Teach and report."""
+    from ..classes.fine_tune import FineTuneConfig
+    from ..classes.project import Project
+
+    if args.seed < 0:
+        raise ValueError(f"--seed must not be negative, got {args.seed}")
+    began = perf_counter()
+    project = Project(args.project)
+    if args.steps is not None and not args.fine_tune:
+        raise ValueError("--steps is for --fine-tune")
+    steps = {} if args.steps is None else {"steps": args.steps}
+    taught = project.teach(args.model, args.seed, FineTuneConfig(**steps) if args.fine_tune else None, progress=True)
+    for each in taught.classes:
+        count = taught.record["marked_pixels"][each.name]
+        print(f"{each.value:3d} {each.name}: {count} pixels marked{'' if count else ', so it is never found'}")
+    if args.fine_tune:
+        tuned = taught.record["fine_tune"]
+        held = ", ".join(tuned["held_out"])
+        print(
+            f"fine-tuned, best at step {tuned['best_step']}: held out {held}" if held else "fine-tuned, none held out"
+        )
+    print(f"{len(taught.record['pictures'])} pictures, {perf_counter() - began:.1f} s: {project.model}")
+    return 0

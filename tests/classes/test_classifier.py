@@ -1,0 +1,116 @@
+import numpy as np
+import pytest
+from class_pictures import CLASSES, SHAPE, picture
+
+from shapetailor import Classification, Classifier
+from shapetailor.classes.classifier import cell_classes, class_numbers
+from shapetailor.classes.names import as_classes
+
+
+def test_a_picture_it_was_not_taught_with_gets_the_values_of_its_classes(classifier, sample):
+    image, truth = sample
+    found = classifier.apply(image)
+    assert isinstance(found, Classification)
+    assert found.labels.shape == SHAPE
+    assert set(np.unique(found.labels)) <= {3, 7}
+    assert np.mean(found.labels == truth) > 0.95
+
+
+def test_probabilities_sum_to_one_and_labels_are_the_most_probable(classifier, sample):
+    found = classifier.apply(sample[0])
+    np.testing.assert_allclose(found.probabilities.sum(axis=0), 1, atol=1e-5)
+    assert np.array_equal(found.labels, np.array([3, 7])[found.probabilities.argmax(axis=0)])
+
+
+def test_uncertainty_is_0_to_1_and_largest_at_the_boundary(classifier, sample):
+    uncertainty = classifier.apply(sample[0]).uncertainty
+    assert uncertainty.min() >= 0
+    assert uncertainty.max() <= 1 + 1e-6
+    assert uncertainty[:, 52:60].mean() > 2 * uncertainty[:, :20].mean()
+
+
+def test_a_file_read_again_gives_the_same_probabilities_bit_for_bit(classifier, sample, tmp_path):
+    classifier.save(tmp_path / "a.safetensors")
+    again = Classifier.load(tmp_path / "a.safetensors")
+    assert np.array_equal(again.apply(sample[0]).probabilities, classifier.apply(sample[0]).probabilities)
+    assert again.classes == classifier.classes
+    assert again.record == classifier.record
+
+
+def test_equal_marks_give_an_equal_file_and_other_marks_another(tmp_path):
+    image, truth = picture(0)
+    other = truth.copy()
+    other[:8] = 0
+    for name, marks in (("a", truth), ("b", truth), ("c", other)):
+        Classifier.teach([(image, marks)], CLASSES).save(tmp_path / f"{name}.safetensors")
+    a, b, c = ((tmp_path / f"{name}.safetensors").read_bytes() for name in "abc")
+    assert a == b
+    assert a != c
+
+
+def test_a_turned_picture_gets_the_turned_map(classifier, sample):
+    image = sample[0]
+    upright = classifier.apply(image).labels
+    turned = classifier.apply(np.ascontiguousarray(image.T)).labels
+    assert np.mean(upright == turned.T) > 0.99
+
+
+def test_a_class_without_marks_is_never_found(sample):
+    image, truth = sample
+    taught = Classifier.teach([(image, truth)], [*CLASSES, {"value": 9, "name": "never"}])
+    assert 9 not in taught.apply(image).labels
+    assert taught.apply(image).table[2].pixels == 0
+
+
+def test_ignored_pixels_teach_nothing(sample):
+    image, truth = sample
+    marks = truth.copy()
+    marks[:, :20], marks[:, 20:40] = 0, 255
+    taught = Classifier.teach([(image, marks)], CLASSES)
+    assert sum(taught.record["marked_pixels"].values()) == np.count_nonzero((marks == 3) | (marks == 7))
+
+
+@pytest.mark.parametrize(
+    ("marks", "message"),
+    [
+        (np.full(SHAPE, 4), "unknown class 4; classes are 3 smooth, 7 grainy"),
+        (np.full((5, 6), 3), r"the picture's size \(72, 96\), got \(5, 6\)"),
+        (np.full(SHAPE, 0), "marks no pixel"),
+        (np.full(SHAPE, 255), "marks no pixel"),
+        (np.full(SHAPE, 3), "at least two classes, got smooth only"),
+    ],
+)
+def test_marks_that_teach_nothing_are_refused_in_words(marks, message):
+    with pytest.raises(ValueError, match=message):
+        Classifier.teach([(picture(0)[0], marks)], CLASSES)
+
+
+def test_no_samples_and_fractional_marks_are_refused():
+    with pytest.raises(ValueError, match="at least one marked picture"):
+        Classifier.teach([], CLASSES)
+    with pytest.raises(TypeError, match="marks must hold integers"):
+        Classifier.teach([(picture(0)[0], np.ones(SHAPE))], CLASSES)
+
+
+def test_a_model_of_one_network_is_refused():
+    with pytest.raises(ValueError, match="two networks"):
+        Classifier.teach([picture(0)], CLASSES, model="paper")
+
+
+def test_a_segmentation_model_is_no_classifier(tmp_path):
+    from shapetailor import STDNN
+    from shapetailor.network.checkpoint import save_model
+
+    save_model(tmp_path / "net.safetensors", STDNN())
+    with pytest.raises(ValueError, match="not a classifier"):
+        Classifier.load(tmp_path / "net.safetensors")
+
+
+def test_cells_have_the_class_of_most_of_their_marked_pixels():
+    marks = np.array([[0, 1, -1, -1], [1, 1, -1, 0], [-1, -1, -1, -1], [-1, -1, 1, 1], [0, -1, -1, -1]])
+    assert cell_classes(marks, 2, 2).tolist() == [[1, 0], [-1, 1], [0, -1]]
+
+
+def test_values_of_marks_become_places_of_classes():
+    marks = np.array([[0, 3, 7], [255, -1, 3]])
+    assert class_numbers(marks, as_classes(CLASSES), (2, 3), "x").tolist() == [[-1, 0, 1], [-1, -1, 0]]
