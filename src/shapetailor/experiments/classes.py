@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def run(context: Context) -> Results:
                 for number, split in enumerate(splits):
                     key = f"{title.split()[0]}-{marks}-{taught}-{number}"
                     job = (pictures, method, split, marks, count, context.seed)
-                    found.append(context.remember(key, lambda job=job: _judge(*job)))
+                    found.append(context.remember(key, partial(_judge, *job)))
                 values = {name: float(np.mean([each[name] for each in found])) for name in COLUMNS}
                 spread = float(np.std([each["mean_iou"] for each in found]))
                 note = f"{len(found)} draws, mean IoU ± {spread:.3f}"
