@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 # Threads that spin while they wait make small tensor operations ten times slower on a machine that is shared.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo test lint docs texture clean
+.PHONY: demo test lint fuzz docs texture clean
 .DELETE_ON_ERROR:
 
 demo: $(STAMP)
@@ -20,6 +20,13 @@ lint: $(STAMP)
 	$(BIN)/ruff check src tests examples studies
 	$(BIN)/ruff format --check src tests examples studies
 	$(BIN)/mypy
+
+# Thousands of spoilt files for every reader, and programs killed at random moments. COUNT and KILLS are for shorter tries.
+COUNT ?= 10000
+KILLS ?= 8
+fuzz: $(STAMP)
+	$(BIN)/python tests/fuzz/run.py --count $(COUNT)
+	$(BIN)/python tests/fuzz/kill.py --kills $(KILLS)
 
 # The documents as a site, in site/index.html. Its packages are installed only when it is asked for.
 docs: $(VENV)/.docs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import zlib
 
 import numpy as np
 import pytest
@@ -156,6 +157,23 @@ def test_a_tiff_that_declares_more_than_it_can_hold_is_refused_at_once(tmp_path)
         file.pages[0].tags["ImageLength"].overwrite(2**31 - 1)
     with pytest.raises(ValueError, match="corrupt: it declares"):
         read_image(path)
+
+
+def test_a_png_that_declares_more_than_it_can_hold_is_refused_at_once(tmp_path):
+    path = tmp_path / "a.png"
+    Image.fromarray(RGB8).save(path)
+    header = b"IHDR" + (12_000).to_bytes(4, "big") * 2 + path.read_bytes()[24:29]
+    path.write_bytes(path.read_bytes()[:12] + header + zlib.crc32(header).to_bytes(4, "big") + path.read_bytes()[33:])
+    for read in (read_image, read_labels):
+        with pytest.raises(ValueError, match=r"a\.png: corrupt: it declares 432,000,000"):
+            read(path)
+
+
+def test_a_large_map_of_few_labels_is_no_fault(tmp_path):
+    labels = np.zeros((6000, 5000), np.uint8)
+    labels[3000:] = 1
+    write_labels(tmp_path / "a.png", labels)
+    assert read_labels(tmp_path / "a.png").sum() == 3000 * 5000
 
 
 def test_an_unknown_format_is_said_in_our_words(tmp_path):

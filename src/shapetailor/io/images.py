@@ -22,7 +22,7 @@ from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
 from ..arrays import Array, Labels, Mask
 from .files import atomic
 from .palette import palette
-from .picture import Picture, UnfitError, both, check_page, finite_pixels, gray_if_gray, pages_error
+from .picture import Picture, UnfitError, both, check_declared, check_page, finite_pixels, gray_if_gray, pages_error
 from .tiff import MAX_CHANNELS, is_tiff, tiff_labels, tiff_picture
 
 #: Larger numbers would overflow 32-bit floats on their way to 0..1.
@@ -264,7 +264,14 @@ def _open(path: Path) -> Image.Image:
     # The lock is there because the list of warning filters belongs to the whole process.
     with _OPENING, warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-        return Image.open(path)
+        file = Image.open(path)
+    try:
+        if file.format != "WEBP":  # which packs any amount of one colour
+            check_declared(file.width * file.height * len(file.getbands()), path.stat().st_size)
+    except UnfitError:
+        file.close()
+        raise
+    return file
 
 
 def _pillow_file(path: Path, page: int | None) -> Picture:

@@ -8,6 +8,10 @@ import numpy as np
 
 from ..arrays import Array, Mask
 
+#: A file whose samples take more bytes than this, and than so many times its own size, is taken for corrupt. Deflate
+#: packs at most 1032 to 1, and eight pixels may share a byte.
+SMALL, MOST_PACKED = 2**24, 9000
+
 
 class Picture(NamedTuple):
     """A picture and which of its pixels are inside it."""
@@ -47,6 +51,12 @@ def pages_error(pages: int, shape: tuple[int, ...]) -> UnfitError:
         f"holds a stack of {pages} pages of {'×'.join(map(str, shape))}; choose a page with --page N, or pages as "
         "channels with --channels 0,1,2 (page= and channels= of read_image in Python)"
     )
+
+
+def check_declared(declared: int, size: int) -> None:
+    """Raise if a file declares more bytes of samples than its size can hold, before room is made for them."""
+    if declared > max(SMALL, MOST_PACKED * size):
+        raise UnfitError(f"corrupt: it declares {declared:,} bytes of samples, but has {size:,}")
 
 
 def check_page(page: int, pages: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Sequence
 from math import prod
 from pathlib import Path
@@ -11,21 +12,35 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Array, Mask
-from .picture import Picture, UnfitError, both, check_page, gray_if_gray, pages_error
+from .picture import Picture, UnfitError, both, check_declared, check_page, gray_if_gray, pages_error
 
 #: Arrays stored as pages are taken for rows where there are more of them, and fewer columns, than this.
 MAX_CHANNELS = 16
 
-#: A file whose samples take more bytes than this, and than so many times its own size, is taken for corrupt. Deflate
-#: packs at most 1032 to 1.
-LARGEST_SMALL, MOST_PACKED = 2**28, 1100
+MOST_COMPLAINTS = 500
 
 _TIFF_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 _ALPHA_SAMPLES = (1, 2)  # TIFF 6.0, ExtraSamples: associated and unassociated alpha
 _ORIENTATION, _NODATA = 274, 42113  # TIFF tags; the second is GDAL's
 _PILLOW_COLOURS = (5, 6, 8, 9, 10)  # TIFF 6.0, PhotometricInterpretation: CMYK, YCbCr, kinds of CIELAB
-# tifffile's complaints are for its developers; files that cannot be used are refused here, in words.
-logging.getLogger("tifffile").addHandler(logging.NullHandler())
+
+
+class _Complaints(logging.Handler):
+    """Keeps tifffile's complaints from the user, and ends the reading of a file that gives rise to too many.
+
+    A corrupt file may pretend to have thousands of pages with thousands of tags, each of them wrong.
+    """
+
+    count = threading.local()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Count a complaint of this thread's file."""
+        self.count.value = getattr(self.count, "value", 0) + 1
+        if self.count.value > MOST_COMPLAINTS:
+            raise UnfitError(f"corrupt: more than {MOST_COMPLAINTS} faults in its pages and tags")
+
+
+logging.getLogger("tifffile").addHandler(_Complaints())
 
 
 def is_tiff(path: Path) -> bool:
@@ -38,6 +53,7 @@ def tiff_picture(path: Path, page: int | None, channels: Sequence[int] | None) -
     """Read a picture; None where Pillow has to (`_tiff_samples`)."""
     import tifffile
 
+    _Complaints.count.value = 0
     with tifffile.TiffFile(path) as file:
         samples = _tiff_samples(file, page, channels is not None)
         frame: Any = file.series[0].keyframe
@@ -58,6 +74,7 @@ def tiff_labels(path: Path) -> Array | None:
     """Read the samples of a label map; None where Pillow has to."""
     import tifffile
 
+    _Complaints.count.value = 0
     with tifffile.TiffFile(path) as file:
         samples = _tiff_samples(file, None, False)
         return None if samples is None else _without_alpha(samples, file.series[0].keyframe)[0]
@@ -73,9 +90,9 @@ def _tiff_samples(file: Any, page: int | None, pages_are_channels: bool) -> Arra
         raise UnfitError("holds no image")
     series = file.series[0]
     frame = series.keyframe
-    declared = prod(series.shape) * (series.dtype.itemsize if series.dtype is not None else 1)
-    if declared > max(LARGEST_SMALL, MOST_PACKED * file.filehandle.size):
-        raise UnfitError(f"corrupt: it declares {declared:,} bytes of samples, but has {file.filehandle.size:,}")
+    check_declared(
+        prod(series.shape) * (series.dtype.itemsize if series.dtype is not None else 1), file.filehandle.size
+    )
     if int(frame.photometric) in _PILLOW_COLOURS:
         if frame.bitspersample != 8 or (int(frame.photometric) == 5 and frame.samplesperpixel not in (4, 5)):
             name = f"{frame.photometric.name} of {frame.samplesperpixel}×{frame.bitspersample} bits"

@@ -32,7 +32,7 @@ Start = Literal["ncut", "kmeans", "boxes"]
 MOST_REGIONS = 8
 #: Most regions that may be asked for or given: time and memory grow with their number.
 MOST_GIVEN = 1024
-#: Pixels to work on, at most, unless more are asked for. The shipped model takes about 3.5 GB for so many.
+#: Pixels to work on, at most, unless more are asked for. The shipped model takes about 2.6 GB for so many.
 MAX_PIXELS = 2**22
 
 
