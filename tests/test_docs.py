@@ -21,9 +21,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 #: Pages with examples and commands.
 SHOWN = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
-MOST_WORDS = 11_000
-#: Named by architecture.md and being written.
-COMING = {"io/intensity.py", "segmentation/usage.py", "training/loop.py"}
+MOST_WORDS = 12_500
 #: A python block below this comment is compiled and not run.
 NOT_RUN = re.compile(r"<!-- not run: .+ -->\n\Z")
 
@@ -143,7 +141,7 @@ def test_modules_that_the_architecture_names_exist():
     named = re.findall(r"`((?:\w+/)*\w+(?:\.py|/))`", prose(DOCS / "architecture.md"))
     modules = [name for name in named if not name.startswith(("tests/", "studies/", "examples/"))]
     assert "loss.py" in modules
-    assert {name for name in modules if not (source / name).exists()} <= COMING
+    assert {name for name in modules if not (source / name).exists()} == set()
 
 
 def test_the_architecture_describes_every_room():
