@@ -19,6 +19,8 @@ from fuzz_targets import TARGETS, attempt
 
 #: Bytes of memory above those of the process at its start, and seconds, that an input may take.
 MOST_MEMORY, MOST_SECONDS = 2**31, 20
+#: Inputs of one process; decoders may keep memory of files that failed.
+BATCH = 500
 
 
 class Hang(BaseException):
@@ -60,11 +62,11 @@ def main() -> int:
     begin, done, failures = time.perf_counter(), 0, []
     while done < len(todo):
         receiver, sender = context.Pipe(duplex=False)
-        worker = context.Process(target=_work, args=(sender, todo[done:]))
+        worker = context.Process(target=_work, args=(sender, todo[done : done + BATCH]))
         worker.start()
         sender.close()
         try:
-            while done < len(todo):
+            for _ in range(min(BATCH, len(todo) - done)):
                 if not receiver.poll(120 if done == 0 else 3 * MOST_SECONDS + 60):
                     raise EOFError
                 target, seed, reason = receiver.recv()

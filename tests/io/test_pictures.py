@@ -176,6 +176,17 @@ def test_a_large_map_of_few_labels_is_no_fault(tmp_path):
     assert read_labels(tmp_path / "a.png").sum() == 3000 * 5000
 
 
+def test_a_picture_too_large_for_the_memory_is_named(tmp_path, monkeypatch):
+    Image.fromarray(RGB8).save(tmp_path / "a.png")
+
+    def full(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(Image, "open", full)
+    with pytest.raises(MemoryError, match=r"a\.png: too large for the memory"):
+        read_image(tmp_path / "a.png")
+
+
 def test_an_unknown_format_is_said_in_our_words(tmp_path):
     (tmp_path / "a.png").write_bytes(b"no image")
     with pytest.raises(ValueError, match=r"a\.png: no image of a known format"):

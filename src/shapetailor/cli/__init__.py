@@ -48,8 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     try:
         return int(args.run(args))
-    except (ValueError, TypeError, OSError) as error:
-        print(f"shapetailor {args.command}: {error}", file=sys.stderr)
+    except (ValueError, TypeError, OSError, MemoryError) as error:
+        print(f"shapetailor {args.command}: {error or type(error).__name__}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"shapetailor {args.command}: stopped", file=sys.stderr)

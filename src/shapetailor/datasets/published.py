@@ -8,19 +8,17 @@ Brodatz album: P. Brodatz. Textures: A Photographic Album for Artists and Design
 """
 
 import os
-import re
-import zlib
 from collections.abc import Sequence
-from math import prod
 from pathlib import Path
 from typing import ClassVar
 
-import scipy.io
+import numpy as np
 from torch.utils.data import Dataset
 
 from ..arrays import Array
 from ..io.files import image_files
 from ..io.images import read_image, read_labels
+from .matlab import read_mat
 from .sample import Sample, consecutive, require
 
 SPLITS = ("train", "val", "test")
@@ -163,32 +161,14 @@ class TextureFolder(Dataset[Sample]):
 def read_bsds_truths(path: str | os.PathLike[str]) -> list[Array]:
     """Read the annotators' label maps, as stored, from a BSDS500 `groundTruth` file."""
     try:
-        _check_mat_sizes(Path(path).read_bytes()[128:])
-        return [each["Segmentation"][0, 0] for each in scipy.io.loadmat(path)["groundTruth"].ravel()]
+        truths = [np.asarray(each["Segmentation"]) for each in read_mat(Path(path).read_bytes())["groundTruth"]]
+        if any(each.ndim != 2 or each.dtype.kind not in "iuf" or not each.size for each in truths):
+            raise ValueError("an annotation is no label map")
+        return truths
     except FileNotFoundError:
         raise
-    except Exception as error:  # loadmat raises nearly anything on a broken file
+    except Exception as error:  # a broken file can be wrong in any way
         raise ValueError(f"{path}: not a BSDS500 ground truth: {error or type(error).__name__}") from error
-
-
-def _check_mat_sizes(content: bytes) -> None:
-    """Raise if an array of a MATLAB 5 file, less its header of 128 bytes, declares more values than there are bytes.
-
-    loadmat would make room for them first.
-    """
-    place = 0
-    while place + 8 <= len(content):
-        kind, length = (int.from_bytes(content[at : at + 4], "little") for at in (place, place + 4))
-        part = content[place : place + 8 + length]
-        if kind == 15:  # miCOMPRESSED
-            part = zlib.decompressobj().decompress(part[8:], 2**28)
-        # Array flags (miUINT32, 8 bytes), then dimensions (miINT32)
-        for found in re.finditer(rb"\x06\0\0\0\x08\0\0\0.{8}\x05\0\0\0(.{4})", part, re.DOTALL):
-            sizes = part[found.end() : found.end() + int.from_bytes(found[1], "little")]
-            values = prod(int.from_bytes(sizes[at : at + 4], "little") for at in range(0, len(sizes), 4))
-            if values > len(part):
-                raise ValueError(f"it declares an array of {values} values")
-        place += 8 + length
 
 
 def _checked(split: str) -> str:

@@ -246,8 +246,10 @@ def _named(path: Path) -> Iterator[None]:
     """Turn whatever a decoder raises into a ValueError that begins with the file's name."""
     try:
         yield
-    except (FileNotFoundError, IsADirectoryError, PermissionError, MemoryError):
+    except (FileNotFoundError, IsADirectoryError, PermissionError):
         raise
+    except MemoryError as error:
+        raise MemoryError(f"{path}: too large for the memory that there is, or corrupt") from error
     except Image.DecompressionBombError as error:
         raise ValueError(f"{path}: {error}; raise PIL.Image.MAX_IMAGE_PIXELS if you trust it") from error
     except UnidentifiedImageError as error:
