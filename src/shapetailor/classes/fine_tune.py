@@ -34,7 +34,7 @@ class FineTuneConfig:
     steps: int = 240
     batch: int = 2
     crop: int = 192
-    learning_rate: float = 5e-4
+    learning_rate: float = 1e-3
     every: int = 40
 
     def __post_init__(self) -> None:
