@@ -6,6 +6,7 @@ true region, the others in the deepest point of the largest connected component 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
@@ -176,7 +177,9 @@ def _walker(segmenter: Segmenter, image: Array, regions: int) -> Answer:
 
     def answer(marks: Labels) -> Labels:
         channels = None if unit.ndim == 2 else 2
-        found = random_walker(unit, marks + 1, mode="cg_j", tol=1e-3, channel_axis=channels)
+        with warnings.catch_warnings():  # that probabilities leave 0..1 by the tolerance
+            warnings.simplefilter("ignore", UserWarning)
+            found = random_walker(unit, marks + 1, mode="cg_j", tol=1e-3, channel_axis=channels)
         return np.asarray(found, np.int64) - 1
 
     return answer
