@@ -43,3 +43,16 @@ def data_dir():
         return path
 
     return folder
+
+
+@pytest.fixture(scope="session")
+def taught(tmp_path_factory):
+    """A project of classes that was taught and applied, not to be changed."""
+    from class_pictures import project
+
+    from shapetailor.cli import main
+
+    folder = project(tmp_path_factory.mktemp("taught") / "steel")
+    assert main(["teach", str(folder)]) == 0
+    assert main(["apply", str(folder)]) == 0
+    return folder

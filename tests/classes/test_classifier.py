@@ -7,6 +7,16 @@ from shapetailor.classes.classifier import cell_classes, class_numbers
 from shapetailor.classes.names import as_classes
 
 
+@pytest.fixture(scope="module")
+def classifier(taught):
+    return Classifier.load(taught / "model.safetensors")
+
+
+@pytest.fixture
+def sample():
+    return picture(11, 56)
+
+
 def test_a_picture_it_was_not_taught_with_gets_the_values_of_its_classes(classifier, sample):
     image, truth = sample
     found = classifier.apply(image)

@@ -7,11 +7,11 @@ import pytest
 import torch
 from PIL import Image
 
-import shapetailor.segmentation.segmenter as segmenter_module
 from gallery import TURNS, same_partition
 from shapetailor.datasets import MosaicDataset, ProceduralTextures
 from shapetailor.evolution.config import EvolutionConfig
 from shapetailor.metrics import covering
+from shapetailor.segmentation import described
 from shapetailor.segmentation.segmenter import Segmenter
 
 
@@ -316,8 +316,8 @@ def test_a_number_of_iterations_changes_nothing_else_of_the_models_way(segmenter
         segmenter = Segmenter(segmenter.net, usage=replace(usage, fine_pixels=1000))
     usual = {"own": usage.near, "init": usage.far, "large": usage.coarse}[start]
     asked = []
-    evolve = segmenter_module.evolve
-    monkeypatch.setattr(segmenter_module, "evolve", lambda *a, **k: asked.append(a[3]) or evolve(*a, **k))
+    evolve = described.evolve
+    monkeypatch.setattr(described, "evolve", lambda *a, **k: asked.append(a[3]) or evolve(*a, **k))
     segmenter.segment(image, iterations=1, **options)
     segmenter.segment(image, **options)
     assert asked == [replace(usual, iterations=1), usual]

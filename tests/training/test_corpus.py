@@ -86,7 +86,7 @@ class Fed(Exception):  # noqa: N818
 class Stopping(STDNN):
     """A network that stops where a picture reaches it."""
 
-    def prepare(self, image):
+    def prepare(self, image, inside=None):
         raise Fed(image)
 
 
@@ -173,7 +173,7 @@ def test_values_that_are_not_finite_are_named():
     image = STORED["float64 beyond"].copy()
     image[3, 4] = np.nan
     data = [Sample(STORED["float64 beyond"], (halves(),), "good"), Sample(image, (halves(),), "holed")]
-    with pytest.raises(ValueError, match="holed: image must be finite; 1 of 576 values"):
+    with pytest.raises(ValueError, match="holed: image must be finite and opaque; 1 of 576 pixels"):
         read_corpus(data, 24)
 
 

@@ -153,17 +153,26 @@ def test_a_full_disk_is_reported_before_the_first_step(data, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-WITHOUT_OPTIONAL = """
+IMPORTS = """
 import sys
 
 for name in ("numba", "tifffile", "matplotlib", "skimage", "sklearn", "pyamg"):
-    sys.modules[name] = None  # to import, and to importlib.util.find_spec, it is not there
+    sys.modules[name] = None  # to import it is not there
 import shapetailor.cli.sharpen, shapetailor.cli.train
+"""
+WITHOUT_PLOTS = """
+import sys
+
+sys.modules["matplotlib"] = None
 """ + SCRIPT.replace("progress=False", "progress=True")
 
 
-def test_training_needs_torch_numpy_scipy_pillow_safetensors_and_tqdm_only(data, tmp_path):
-    process = start(data, tmp_path / "model.safetensors", 4, script=WITHOUT_OPTIONAL)
+def test_training_on_a_gpu_imports_torch_numpy_scipy_pillow_safetensors_and_tqdm_only():
+    subprocess.run([sys.executable, "-c", IMPORTS], check=True, timeout=120)
+
+
+def test_training_without_matplotlib_says_so(data, tmp_path):
+    process = start(data, tmp_path / "model.safetensors", 4, script=WITHOUT_PLOTS)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
     assert "step 4/4: loss" in errors  # lines where stderr is no terminal

@@ -157,7 +157,14 @@ class Segmenter:
         if iterations is not None and evolution is not None:
             raise ValueError("give iterations or an evolution, which has its own; got both")
         if scribbles is not None and init is None:
-            return self._from_scribbles(image, scribbles, regions, iterations, evolution, min_share, callback)
+            config = evolution or self.usage.near
+            if iterations is not None:
+                config = replace(config, iterations=iterations)
+            marks = maps.from_scribbles(scribbles) if regions is None else partial_labels(scribbles)
+            session = self.open(image, None if regions is None else _whole_number(regions))
+            session.add(marks)
+            options = {"callback": callback, "return_descriptors": return_descriptors}
+            return replace(session.result(min_share=min_share, evolution=config, **options), seed=seed)
         canvas = canvas_of(image, self.net.image_channels, self.net.stride, self.max_pixels, self.usage.intensity)
         marks = None if scribbles is None else maps.from_scribbles(scribbles)
         first = None if init is None else _as_start(init, canvas.valid, regions, marks)
@@ -199,25 +206,6 @@ class Segmenter:
             How many regions; by default as many as are marked.
         """
         return Session(self, image, regions)
-
-    def _from_scribbles(
-        self,
-        image: Any,
-        scribbles: Any,
-        regions: int | Literal["auto"] | None,
-        iterations: int | None,
-        evolution: EvolutionConfig | None,
-        min_share: float,
-        callback: Callback | None,
-    ) -> Segmentation:
-        """A session with one mark."""
-        marks = maps.from_scribbles(scribbles) if regions is None else partial_labels(scribbles)
-        session = self.open(image, None if regions is None else _whole_number(regions))
-        session.add(marks)
-        config = evolution or self.usage.near
-        if iterations is not None:
-            config = replace(config, iterations=iterations)
-        return session.result(min_share=min_share, evolution=config, callback=callback)
 
     def _is_fine(self, canvas: Canvas) -> bool:
         """Whether a picture is small enough for all that the model has."""

@@ -101,6 +101,7 @@ class Session:
         min_share: float = MIN_SHARE,
         evolution: EvolutionConfig | None = None,
         callback: Callback | None = None,
+        return_descriptors: bool = False,
     ) -> Segmentation:
         """Return the regions, with `probabilities` and `uncertainty`.
 
@@ -109,7 +110,7 @@ class Session:
         refine : bool
             Tailor descriptors to the regions and refine their boundaries; False is the preview, which takes a fraction
             of the time.
-        min_share, evolution, callback
+        min_share, evolution, callback, return_descriptors
             As for `Segmenter.segment`.
         """
         marks = rasterise(self.marks, self.shape)
@@ -137,6 +138,7 @@ class Session:
             iterations=max(0, len(energy) - 1),
             converged=converged,
             vanished=missing(full, count),
+            descriptors=self._described.final_descriptors(labels) if return_descriptors else None,
             probabilities=wide,
             uncertainty=_uncertainty(wide),
         )
