@@ -157,14 +157,12 @@ class Segmenter:
         if iterations is not None and evolution is not None:
             raise ValueError("give iterations or an evolution, which has its own; got both")
         if scribbles is not None and init is None:
-            config = evolution or self.usage.near
-            if iterations is not None:
-                config = replace(config, iterations=iterations)
-            marks = maps.from_scribbles(scribbles) if regions is None else partial_labels(scribbles)
             session = self.open(image, None if regions is None else _whole_number(regions))
-            session.add(marks)
-            options = {"callback": callback, "return_descriptors": return_descriptors}
-            return replace(session.result(min_share=min_share, evolution=config, **options), seed=seed)
+            session.add(maps.from_scribbles(scribbles) if regions is None else partial_labels(scribbles))
+            moves = evolution or self.usage.near
+            moves = moves if iterations is None else replace(moves, iterations=iterations)
+            found = session.result(True, min_share, moves, callback, return_descriptors)
+            return replace(found, seed=seed)
         canvas = canvas_of(image, self.net.image_channels, self.net.stride, self.max_pixels, self.usage.intensity)
         marks = None if scribbles is None else maps.from_scribbles(scribbles)
         first = None if init is None else _as_start(init, canvas.valid, regions, marks)
