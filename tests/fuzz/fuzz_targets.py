@@ -20,14 +20,15 @@ import torch
 from PIL import Image
 from scipy.io import savemat
 
+from shapetailor.classes.names import read_classes
 from shapetailor.datasets import FolderDataset
 from shapetailor.datasets.published import read_bsds_truths
 from shapetailor.io.images import as_picture, read_labels, read_picture
-from shapetailor.labels import from_scribbles
 from shapetailor.network import STDNN, STDNNConfig
 from shapetailor.network.checkpoint import ENTRY, save_model
 from shapetailor.segmentation.segmenter import Segmenter
 from shapetailor.segmentation.usage import Usage
+from shapetailor.strokes import Stroke, rasterise, read_scribbles, read_strokes
 
 ANSWERS = (ValueError, TypeError, OSError, MemoryError)
 #: Numbers that lengths, offsets and sizes are replaced by.
@@ -99,6 +100,41 @@ def models() -> Files:
     content = path.read_bytes()
     path.unlink()
     return {"model.safetensors": content}
+
+
+@cache
+def stroke_files() -> Files:
+    strokes = [
+        Stroke(0, [(3, 4), (9, 8)], 2.5),
+        Stroke(1, [(1, 1), (20, 3), (5, 15)], kind="lasso"),
+        Stroke(-1, [(2, 2), (4, 9)], kind="box"),
+    ]
+    values = {"version": 1, "strokes": [stroke.to_dict() for stroke in strokes]}
+    return {"marks.json": json.dumps(values).encode()}
+
+
+@cache
+def class_files() -> Files:
+    classes = [{"value": 1, "name": "ferrite", "color": "#e6194b"}, {"value": 7, "name": "bar", "ignored": True}]
+    return {"classes.json": json.dumps({"version": 1, "classes": classes}).encode()}
+
+
+def spoil_json(content: bytes, rng: Rng, _: bytes) -> bytes:
+    """Replace a value somewhere in a JSON file, or its key, by something odd."""
+    values = json.loads(content)
+    place: object = values
+    while True:
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))  # type: ignore[arg-type]
+        key = keys[int(rng.integers(len(keys)))]
+        inner = place[key]  # type: ignore[index]
+        if not isinstance(inner, (dict, list)) or not inner or rng.random() < 0.2:
+            odd = ODD[int(rng.integers(len(ODD)))]
+            if isinstance(place, dict) and rng.random() < 0.2:
+                place[str(odd)[:20]] = place.pop(key)
+            else:
+                place[key] = odd  # type: ignore[index]
+            return json.dumps(values).encode()
+        place = inner
 
 
 @cache
@@ -189,9 +225,16 @@ def read_as_labels(path: Path) -> None:
 
 
 def read_as_scribbles(path: Path) -> None:
-    marks = read_labels(path)
-    found = from_scribbles(np.where(np.isin(marks, (255, 65535)), -1, marks))
-    assert found.shape == marks.shape
+    found = read_scribbles(path)
+    assert found.ndim == 2
+    assert found.max() >= 0
+
+
+def read_as_strokes(path: Path) -> None:
+    try:
+        rasterise(read_strokes(path), (20, 30))
+    except ValueError as error:  # what does not fit the picture is named by its number
+        raise ValueError(f"{path.name}: {error}") from error
 
 
 def read_as_dataset(path: Path) -> None:
@@ -211,6 +254,8 @@ TARGETS: dict[str, tuple[Callable[[Path], object], Callable[[], Files], tuple[Sp
     "picture": (read_as_picture, pictures, (spoil,)),
     "labels": (read_as_labels, label_maps, (spoil,)),
     "scribbles": (read_as_scribbles, label_maps, (spoil,)),
+    "strokes": (read_as_strokes, stroke_files, (spoil, spoil_json, spoil_json)),
+    "classes": (read_classes, class_files, (spoil, spoil_json, spoil_json)),
     "model": (Segmenter.from_pretrained, models, (spoil, spoil_header, spoil_header)),
     "annotation": (read_bsds_truths, annotations, (spoil,)),
     "dataset": (read_as_dataset, label_maps, (spoil,)),
@@ -238,7 +283,7 @@ def attempt(target: str, seed: int, folder: Path) -> str | None:
     try:
         TARGETS[target][0](path)
     except ANSWERS as error:
-        named = name in str(error) or target == "scribbles" or isinstance(error, OSError) or "image " in str(error)
+        named = name in str(error) or isinstance(error, OSError) or "image " in str(error)
         return (
             None
             if named and len(str(error)) < 5000
