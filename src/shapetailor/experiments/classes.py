@@ -139,9 +139,8 @@ class _Ours:
     def _features(self, picture: Picture) -> torch.Tensor:
         if "features" not in picture.kept:
             canvas = canvas_of(picture.image, self.net.image_channels, self.net.stride, MAX_PIXELS)
-            self.net = self.net.rescaled(max(canvas.values.shape[1:])) if not hasattr(self, "ready") else self.net
-            self.ready = True
-            picture.kept |= {"canvas": canvas, "features": describe(self.net, canvas.values).half()}
+            net = self.net.rescaled(max(canvas.values.shape[1:]))
+            picture.kept |= {"canvas": canvas, "features": describe(net, canvas.values).half()}
         found: torch.Tensor = picture.kept["features"]
         return found
 
