@@ -125,12 +125,12 @@ class Session:
             held = np.where((fixed < 0) & (_uncertainty(u) < CERTAIN), labels, fixed)
             run, labels = self._described.evolve(labels, config, held, min_share, callback)
             energy, converged = run.energy, run.converged
-        planes = _one_hot(labels, count) if refine and not agreed else u
-        full = labels_of(planes, canvas)
+        wide, unsure = enlarged(u, canvas), enlarged(_uncertainty(u)[None], canvas)[0]
+        planes = enlarged(_one_hot(labels, count), canvas) if refine and not agreed else wide
+        full = planes.argmax(axis=0)
         full = np.where(marks >= 0, marks, full)
         if canvas.valid is not None:
             full = np.where(canvas.valid, full, -1)
-        wide = enlarged(u, canvas)
         return Segmentation(
             labels=full,
             image=canvas.original,
@@ -140,7 +140,7 @@ class Session:
             vanished=missing(full, count),
             descriptors=self._described.final_descriptors(labels) if return_descriptors else None,
             probabilities=wide,
-            uncertainty=_uncertainty(wide),
+            uncertainty=unsure,
         )
 
     def _probabilities(self, fixed: Labels, count: int) -> tuple[Floats32, bool]:
@@ -182,11 +182,6 @@ def enlarged(planes: Floats32, canvas: Canvas) -> Floats32:
         wide = interpolate(torch.from_numpy(upright)[None], scale_factor=canvas.factor, mode="bilinear")[0]
         upright = wide[:, : canvas.original.shape[0], : canvas.original.shape[1]].numpy()
     return np.ascontiguousarray(upright)
-
-
-def labels_of(planes: Floats32, canvas: Canvas) -> Labels:
-    """Return the label map of the picture's size: the region of the largest of the planes (K, h, w)."""
-    return np.asarray(enlarged(planes, canvas).argmax(axis=0), np.int64)
 
 
 def _one_hot(labels: Labels, count: int) -> Floats32:
