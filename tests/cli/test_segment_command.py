@@ -142,6 +142,12 @@ def test_one_file_of_marks_for_many_pictures_must_be_asked_for(segmenter, pictur
     assert len(segmenter.calls) == 2
 
 
+def test_a_file_of_marks_that_is_not_there_is_named_before_the_work(segmenter, pictures, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"--strokes .*nofile.json: no such file"):
+        run(pictures, "--out", tmp_path / "out", "--strokes", tmp_path / "nofile.json")
+    assert not segmenter.calls
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -86,6 +86,8 @@ def run(args: argparse.Namespace) -> int:
     images = _inputs(args.inputs, args.out)
     for name in ("init", "scribbles", "strokes"):
         given = getattr(args, name)
+        if given is not None and not given.exists():
+            raise FileNotFoundError(f"--{name} {given}: no such file or folder")
         if given is not None and given.is_file() and len(images) > 1 and not args.same_marks:
             raise ValueError(
                 f"--{name} {given} is one file for {len(images)} pictures; name a folder with a file for each stem, or "
