@@ -124,3 +124,12 @@ def test_cells_have_the_class_of_most_of_their_marked_pixels():
 def test_values_of_marks_become_places_of_classes():
     marks = np.array([[0, 3, 7], [255, -1, 3]])
     assert class_numbers(marks, as_classes(CLASSES), (2, 3), "x").tolist() == [[-1, 0, 1], [-1, -1, 0]]
+
+
+def test_pixels_outside_the_picture_have_no_class_and_do_not_count(classifier, sample):
+    image = sample[0].astype(np.float32) / 255
+    image[:, :10] = np.nan
+    found = classifier.apply(image)
+    assert (found.labels[:, :10] == 255).all()
+    assert set(np.unique(found.labels[:, 10:])) <= {3, 7}
+    assert sum(row.fraction for row in found.table) == pytest.approx(1)

@@ -6,17 +6,16 @@ import os
 from dataclasses import dataclass
 from functools import cached_property
 from math import log
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from skimage.measure import label as connected_components
 
 from ..arrays import RGB8, Array, Floats32, Labels
-from ..drawing.class_pictures import class_overlay, write_palette
+from ..drawing.class_pictures import class_overlay
 from ..io.images import write_image, write_labels
 from ..labels import boundary_length
-from .names import ClassName
+from .names import IGNORE, UNLABELLED, ClassName
 
 
 class PixelSize(NamedTuple):
@@ -97,15 +96,14 @@ class Classification:
 
 def write_map(path: str | os.PathLike[str], labels: Labels, classes: tuple[ClassName, ...]) -> None:
     """Write a map of classes' values, as PNG with a palette or as TIFF."""
-    if Path(path).suffix.lower() == ".png":
-        write_palette(path, labels, {each.value: each.rgb for each in classes})
-    else:
-        write_labels(path, labels)
+    colours = {UNLABELLED: (0, 0, 0), IGNORE: (128, 128, 128)} | {each.value: each.rgb for each in classes}
+    write_labels(path, labels, colours)
 
 
 def measure(labels: Labels, classes: tuple[ClassName, ...], pixel_size: PixelSize | None = None) -> list[TableRow]:
-    """Measure a map of classes."""
+    """Measure a map of classes; pixels outside the picture do not count."""
     counts = np.bincount(labels.ravel(), minlength=256)
+    inside = labels.size - int(counts[IGNORE])
     judged = sum(int(counts[each.value]) for each in classes if not each.ignored)
     rows = []
     for each in classes:
@@ -115,7 +113,7 @@ def measure(labels: Labels, classes: tuple[ClassName, ...], pixel_size: PixelSiz
                 each.name,
                 each.value,
                 pixels,
-                pixels / labels.size,
+                pixels / max(1, inside),
                 None if each.ignored or not judged else pixels / judged,
                 int(connected_components(mask, connectivity=1).max()) if pixels else 0,
                 boundary_length(mask.astype(np.int64)),

@@ -118,9 +118,12 @@ class Classifier:
         features = describe(self.net, canvas.values)
         probabilities = _upright(self.head.probabilities(features), canvas, _cell_side(self.net))
         values = np.array([each.value for each in self.classes], np.uint8)
+        labels = values[probabilities.argmax(axis=0)]
+        if canvas.valid is not None:  # outside the picture there is no class
+            labels = np.where(canvas.valid, labels, np.uint8(IGNORE))
         size = None if pixel_size is None else PixelSize(*pixel_size)
         return Classification(
-            labels=values[probabilities.argmax(axis=0)],
+            labels=labels,
             probabilities=probabilities,
             image=canvas.original,
             classes=self.classes,

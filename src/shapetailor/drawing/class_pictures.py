@@ -1,21 +1,17 @@
-"""Maps of classes for the eye: PNG with a palette, and overlays with a legend."""
+"""Maps of classes for the eye: overlays with a legend."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from ..arrays import RGB8, Array, Ints
-from ..io.files import atomic
 from .overlay import overlay
 
 RGB = tuple[int, int, int]
-#: Colours of the values 0 (unlabelled) and 255 (ignore).
-UNLABELLED, IGNORED = (0, 0, 0), (128, 128, 128)
 
 
 class Named(Protocol):
@@ -32,21 +28,6 @@ class Named(Protocol):
     @property
     def rgb(self) -> RGB:
         """Its colour."""
-
-
-def write_palette(path: str | os.PathLike[str], labels: Ints, colours: Mapping[int, RGB]) -> None:
-    """Write labels of 0..255 as PNG with a palette, atomically: the values are stored, the colours are seen."""
-    if labels.min() < 0 or labels.max() > 255:
-        raise ValueError(f"{path}: a palette has the values 0 to 255, got {int(labels.min())} to {int(labels.max())}")
-    palette = np.zeros((256, 3), np.uint8)
-    for value, colour in {0: UNLABELLED, 255: IGNORED, **colours}.items():
-        palette[value] = colour
-    picture = Image.fromarray(labels.astype(np.uint8), "L")
-    indexed = Image.new("P", picture.size)
-    indexed.putpalette(palette.tobytes())
-    indexed.paste(picture)
-    with atomic(path) as temporary:
-        indexed.save(temporary, "PNG", optimize=False)
 
 
 def class_overlay(image: Array, labels: Ints, classes: Sequence[Named]) -> RGB8:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -199,10 +199,13 @@ def write_image(path: str | os.PathLike[str], image: Array) -> None:
     _write_pillow(path, Image.fromarray(image))
 
 
-def write_labels(path: str | os.PathLike[str], labels: Array) -> None:
+def write_labels(
+    path: str | os.PathLike[str], labels: Array, colours: Mapping[int, tuple[int, int, int]] | None = None
+) -> None:
     """Write an H×W integer array, atomically, as PNG (8 or 16 bits as needed) or TIFF.
 
-    Up to 256 labels are the indices of colours in PNG. Negative labels, outside the picture, are 255 or 65535 in PNG.
+    Up to 256 labels are the indices of colours in PNG: those given, else those of regions. Negative labels, outside the
+    picture, are 255 or 65535 in PNG.
     """
     path, labels = Path(path), np.asarray(labels)
     if labels.ndim != 2 or labels.dtype.kind not in "iub" or labels.size == 0:
@@ -218,7 +221,8 @@ def write_labels(path: str | os.PathLike[str], labels: Array) -> None:
     low, high = int(labels.min()), int(labels.max())
     if low >= 0 and high < 2**8 and suffix == ".png":
         indexed = Image.fromarray(labels.astype(np.uint8))
-        indexed.putpalette(palette(high + 1, outside=bool(outside.any())))
+        black = {high: (0, 0, 0)} if outside.any() else {}
+        indexed.putpalette(palette(high + 1, black | dict(colours or {})))
         _write_pillow(path, indexed)
     elif low >= 0 and high < 2**16:
         write_image(path, labels.astype(np.uint8 if high < 2**8 else np.uint16))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import colorsys
+from collections.abc import Mapping
 
 #: Colours for colour-blind people too (Okabe and Ito, "Color universal design", 2008), without black.
 COLOURS = (
@@ -16,12 +17,9 @@ COLOURS = (
 )
 
 
-def palette(count: int, outside: bool = False) -> list[int]:
-    """Return red, green and blue of the first regions, one after the other; the last is black if it is the outside."""
-    colours = [region_colour(number) for number in range(count)]
-    if outside:
-        colours[-1] = (0, 0, 0)
-    return [value for colour in colours for value in colour]
+def palette(count: int, colours: Mapping[int, tuple[int, int, int]]) -> list[int]:
+    """Return red, green and blue of the first numbers, one after the other; those not in `colours` are regions."""
+    return [value for number in range(count) for value in colours.get(number) or region_colour(number)]
 
 
 def region_colour(number: int) -> tuple[int, int, int]:

@@ -112,7 +112,7 @@ class Scene:
 
     def unaided(self, labels: Labels, count: int) -> Unaided:
         """Prepare the regions that were found without marks, (H, W)."""
-        share = pooled(_one_hot(labels, count), self.grid)
+        share = pooled(one_hot(labels, count), self.grid)
         top = share.argmax(axis=0)
         depth = np.full(self.grid, 64.0, np.float32)
         if top.min() != top.max():
@@ -124,7 +124,7 @@ class Scene:
 
         Also return whether all strokes agree with the unaided regions, which are the likeliest then.
         """
-        hot = _one_hot(marks, count)
+        hot = one_hot(marks, count)
         shares = pooled(hot, self.grid)
         found = self._prototypes(shares, unaided)
         claims = self._evidence(found, unaided) @ np.array(list(EVIDENCE.values()), np.float32)
@@ -138,7 +138,7 @@ class Scene:
         agreed = _agreed(found, unaided, count)
         if agreed is None:
             return likely, False
-        same = np.where(marks >= 0, hot, _one_hot(agreed[unaided.labels], count))
+        same = np.where(marks >= 0, hot, one_hot(agreed[unaided.labels], count))
         return ((same + likely) / 2).astype(np.float32), True
 
     def _prototypes(self, shares: Floats32, unaided: Unaided) -> Prototypes:
@@ -357,7 +357,8 @@ def _changes(planes: Floats32) -> tuple[Floats32, Floats32]:
     return np.abs(np.diff(planes, axis=2)).sum(axis=0), np.abs(np.diff(planes, axis=1)).sum(axis=0)
 
 
-def _one_hot(labels: Labels, count: int) -> Floats32:
+def one_hot(labels: Labels, count: int) -> Floats32:
+    """Return a plane of 0 and 1 for each of `count` labels, (K, H, W)."""
     return np.asarray(labels == np.arange(count)[:, None, None], np.float32)
 
 

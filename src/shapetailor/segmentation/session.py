@@ -13,7 +13,7 @@ from ..evolution import Callback, EvolutionConfig
 from ..strokes.marks import Mark, as_mark, rasterise
 from .canvas import Canvas, canvas_of
 from .described import Described, missing
-from .propagation import Scene, Unaided
+from .propagation import Scene, Unaided, one_hot
 from .result import Segmentation
 from .starts import ncut_start
 
@@ -126,7 +126,7 @@ class Session:
             run, labels = self._described.evolve(labels, config, held, min_share, callback)
             energy, converged = run.energy, run.converged
         wide, unsure = enlarged(u, canvas), enlarged(_uncertainty(u)[None], canvas)[0]
-        planes = enlarged(_one_hot(labels, count), canvas) if refine and not agreed else wide
+        planes = enlarged(one_hot(labels, count), canvas) if refine and not agreed else wide
         full = planes.argmax(axis=0)
         full = np.where(marks >= 0, marks, full)
         if canvas.valid is not None:
@@ -182,10 +182,6 @@ def enlarged(planes: Floats32, canvas: Canvas) -> Floats32:
         wide = interpolate(torch.from_numpy(upright)[None], scale_factor=canvas.factor, mode="bilinear")[0]
         upright = wide[:, : canvas.original.shape[0], : canvas.original.shape[1]].numpy()
     return np.ascontiguousarray(upright)
-
-
-def _one_hot(labels: Labels, count: int) -> Floats32:
-    return np.asarray(labels == np.arange(count)[:, None, None], np.float32)
 
 
 def _uncertainty(probabilities: Floats32) -> Floats32:
