@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..io.files import atomic
+from ..io.files import atomic, read_json
 from ..io.palette import region_colour
 
 VERSION = 1
@@ -97,10 +97,7 @@ def _as_class(given: Any, number: int) -> ClassName:
 def read_classes(path: str | os.PathLike[str]) -> tuple[ClassName, ...]:
     """Read `classes.json`; a ValueError begins with its name and says what is wrong."""
     path = Path(path)
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"{path}: no JSON ({error})") from error
+    content = read_json(path)
     if not isinstance(content, dict) or not isinstance(content.get("classes"), list):
         raise ValueError(f'{path}: expected {{"version": {VERSION}, "classes": [{{"value": 1, "name": …}}, …]}}')
     if content.get("version") != VERSION:

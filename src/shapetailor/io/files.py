@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from typing import Any
 
+#: Largest JSON file that is read, in bytes.
+LARGEST_JSON = 2**28
 #: File names that end so are taken for images when a folder is listed.
 SUFFIXES = frozenset(
     f".{name}"
@@ -49,3 +53,14 @@ def atomic(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise type(error)(error.errno, error.strerror, str(path)) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """Read a JSON file; a ValueError begins with its name and says why it is none."""
+    path = Path(path)
+    if path.stat().st_size > LARGEST_JSON:
+        raise ValueError(f"{path}: at most {LARGEST_JSON} bytes are read, it has {path.stat().st_size}")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{path}: no JSON ({error})") from error

@@ -54,7 +54,8 @@ class Session:
 
     def __init__(self, segmenter: Segmenter, image: Any, regions: int | None = None) -> None:
         net, usage = segmenter.net, segmenter.usage
-        if regions is not None and (isinstance(regions, bool) or not isinstance(regions, int) or regions < 1):
+        whole = isinstance(regions, (int, np.integer)) and not isinstance(regions, bool)
+        if regions is not None and not (whole and regions >= 1):
             raise ValueError(f"regions must be a number from 1 on, got {regions!r}")
         self.segmenter, self.regions, self.marks = segmenter, regions, list[Mark]()
         self._undone: list[list[Mark]] = []
@@ -65,7 +66,7 @@ class Session:
         self._described = Described.of(canvas, net, segmenter.device, usage.positions, needs_whole=True)
         self._scene = Scene(self._described.descriptors(), self._described.fine_descriptors(), canvas.values)
         self._unaided: dict[int, Unaided] = {}
-        self._known: tuple[bytes, tuple[Floats32, bool]] | None = None
+        self._known: tuple[tuple[bytes, int], tuple[Floats32, bool]] | None = None
         if regions is not None:
             self._without_marks(regions)
 
@@ -145,7 +146,7 @@ class Session:
 
     def _probabilities(self, fixed: Labels, count: int) -> tuple[Floats32, bool]:
         """As of `Scene.probabilities`; kept until the marks change."""
-        key = fixed.tobytes() + bytes([count % 256])
+        key = fixed.tobytes(), count
         if self._known is None or self._known[0] != key:
             self._known = key, self._scene.probabilities(fixed, count, self._without_marks(count))
         return self._known[1]

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from ..arrays import Array, Labels
-from ..io.files import atomic
+from ..io.files import atomic, read_json
 from ..io.images import read_labels, read_rgba
 from ..labels import UNMARKED
 from .marks import MOST_REGIONS, Mark, Stroke
@@ -28,8 +28,6 @@ VERSION = 1
 UNMARKED_IN_FILES = (255, 65535)
 #: Most colours of a drawing, and the least share of the painted pixels that a colour has; others are blends at edges.
 MOST_COLOURS, LEAST_SHARE = 16, 0.05
-#: Largest stroke file that is read, in bytes.
-LARGEST_FILE = 2**28
 
 
 def write_strokes(path: str | os.PathLike[str], strokes: Iterable[Stroke]) -> None:
@@ -43,12 +41,7 @@ def write_strokes(path: str | os.PathLike[str], strokes: Iterable[Stroke]) -> No
 def read_strokes(path: str | os.PathLike[str]) -> list[Stroke]:
     """Read a stroke file; a ValueError begins with its name and says what is wrong with which stroke."""
     path = Path(path)
-    if path.stat().st_size > LARGEST_FILE:
-        raise ValueError(f"{path}: a stroke file has at most {LARGEST_FILE} bytes, this one {path.stat().st_size}")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"{path}: no JSON ({error})") from error
+    content = read_json(path)
     if not isinstance(content, dict) or not isinstance(content.get("strokes"), list):
         raise ValueError(f'{path}: a stroke file is {{"version": {VERSION}, "strokes": [...]}}')
     version = content.get("version")
