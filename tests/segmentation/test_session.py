@@ -140,6 +140,32 @@ def test_a_large_picture_is_answered_at_its_size(segmenter):
     assert np.mean(labels != (np.arange(600) >= 300)) < 0.01
 
 
+def test_given_regions_are_kept_where_no_stroke_says_otherwise(segmenter, sample):
+    truth = sample.truths[0]
+    rows, columns = np.nonzero(truth == 1)
+    middle = len(rows) // 2
+    wrong = np.where(truth == 1, 2, truth)  # region 1 was taken for region 2
+    session = segmenter.open(sample.image, regions=3, init=wrong)
+    session.add(Stroke(1, [(int(columns[middle]), int(rows[middle]))], radius=3))
+    mended = session.result().labels
+    assert np.mean(mended[truth == 1] == 1) > 0.6
+    assert np.mean(mended[truth != 1] == truth[truth != 1]) > 0.75
+
+
+@pytest.mark.parametrize(
+    ("init", "words"),
+    [
+        (np.zeros((5, 5), int), "size"),
+        (np.full((128, 128), -1), "every pixel"),
+        (np.full((128, 128), 3), "region 3"),
+        (np.zeros((128, 128)), "integer"),
+    ],
+)
+def test_regions_to_mend_are_checked_when_a_picture_is_opened(segmenter, sample, init, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        segmenter.open(sample.image, regions=3, init=init)
+
+
 @pytest.mark.parametrize(
     ("mark", "error", "words"),
     [

@@ -194,7 +194,7 @@ class Segmenter:
             seed=seed,
         )
 
-    def open(self, image: Any, regions: int | None = None) -> Session:
+    def open(self, image: Any, regions: int | None = None, init: Any = None) -> Session:
         """Describe a picture once, for strokes to follow: ``session.add(stroke)``, ``session.result()``.
 
         Parameters
@@ -202,8 +202,10 @@ class Segmenter:
         image : as for `segment`
         regions : int, optional
             How many regions; by default as many as are marked.
+        init : H×W integers, optional
+            Regions to mend by strokes: they are kept where no stroke says otherwise.
         """
-        return Session(self, image, regions)
+        return Session(self, image, regions, init)
 
     def _is_fine(self, canvas: Canvas) -> bool:
         """Whether a picture is small enough for all that the model has."""

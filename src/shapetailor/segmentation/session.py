@@ -10,7 +10,7 @@ from torch.nn.functional import interpolate
 
 from ..arrays import Floats32, Labels
 from ..evolution import Callback, EvolutionConfig
-from ..strokes.marks import Mark, as_mark, rasterise
+from ..strokes.marks import Mark, as_mark, partial_labels, rasterise
 from .canvas import Canvas, canvas_of
 from .described import Described, missing
 from .propagation import Scene, Unaided, one_hot
@@ -41,6 +41,8 @@ class Session:
     regions : int, optional
         How many regions there are; by default as many as are marked. More than are marked: the others are found among
         what is left.
+    init : H×W integers, optional
+        Regions that are kept where no stroke says otherwise, instead of those found without marks.
 
     Examples
     --------
@@ -52,7 +54,7 @@ class Session:
     array([0, 1])
     """
 
-    def __init__(self, segmenter: Segmenter, image: Any, regions: int | None = None) -> None:
+    def __init__(self, segmenter: Segmenter, image: Any, regions: int | None = None, init: Any = None) -> None:
         net, usage = segmenter.net, segmenter.usage
         whole = isinstance(regions, (int, np.integer)) and not isinstance(regions, bool)
         if regions is not None and not (whole and regions >= 1):
@@ -67,8 +69,19 @@ class Session:
         self._scene = Scene(self._described.descriptors(), self._described.fine_descriptors(), canvas.values)
         self._unaided: dict[int, Unaided] = {}
         self._known: tuple[tuple[bytes, int], tuple[Floats32, bool]] | None = None
+        self._init = None if init is None else self._checked(init)
         if regions is not None:
             self._without_marks(regions)
+
+    def _checked(self, init: Any) -> Labels:
+        """Regions to mend, on the canvas."""
+        canvas, labels = self._described.canvas, partial_labels(init, "init")
+        posed = canvas.labels_in(labels, "init")
+        if (posed if canvas.inside is None else posed[canvas.inside]).min() < 0:
+            raise ValueError("init must give every pixel of the picture a region from 0 on; got some without")
+        if self.regions is not None and posed.max() >= self.regions:
+            raise ValueError(f"init names region {posed.max()}, but {self.regions} regions are numbered from 0")
+        return posed
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -117,7 +130,9 @@ class Session:
         marks = rasterise(self.marks, self.shape)
         if (marks < 0).all():
             raise ValueError("nothing is marked; add a stroke, or use Segmenter.segment")
-        canvas, count = self._described.canvas, self.regions or int(marks.max()) + 1
+        canvas = self._described.canvas
+        named = int(marks.max()) if self._init is None else max(int(marks.max()), int(self._init.max()))
+        count = self.regions or named + 1
         fixed = canvas.marks_in(marks, "marks")
         u, agreed = self._probabilities(fixed, count)
         labels, energy, converged = canvas.masked(u.argmax(axis=0)), list[float](), False
@@ -155,7 +170,9 @@ class Session:
         """The regions that are found without marks; kept for each number of regions."""
         if count not in self._unaided:
             labels = np.zeros(self._described.canvas.values.shape[1:], np.int64)
-            if count > 1:
+            if self._init is not None:
+                labels = self._init
+            elif count > 1:
                 inside, rng = self._described.canvas.inside, np.random.default_rng(0)
                 start = ncut_start(self._described.descriptors(), count, rng, inside)
                 start = self._described.canvas.masked(start)
