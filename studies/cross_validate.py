@@ -156,16 +156,20 @@ def main(arguments: list[str] | None = None) -> None:
     unknown = sorted(set(names) - set(VARIANTS))
     if unknown:
         raise SystemExit(f"--variants must be among {', '.join(VARIANTS)}; got {', '.join(unknown)}")
-    folders = Folders(args.rwtsd, args.multi_region, args.brodatz, args.bsds, args.mosaics)
+    folders = Folders(args.rwtsd, args.multi_region, args.brodatz, args.bsds, args.textures, args.mosaics)
     args.out.mkdir(parents=True, exist_ok=True)
-    reader = STDNN(VARIANTS["QSB"].config).to(args.device)  # channels of f0 are the same for all variants
-    sources = dict.fromkeys(source for name in names for source in VARIANTS[name].sources)
-    made = fill_parts(reader, sources, folders, args.size, args.samples, args.seed)
-    bank = dict(tqdm(made, desc="making samples, parts"))
-    tests = {name: whole_blocks(reader, corpus) for name, corpus in measured_corpora(folders, args.size).items()}
+    corpora = measured_corpora(folders, args.size)
     scores: dict[str, Scores] = {}
-    for config in dict.fromkeys(VARIANTS[name].config for name in names):
+    energies = None
+    for config in sorted(dict.fromkeys(VARIANTS[name].config for name in names), key=lambda c: c.energy_scales):
         models = [Model(name, fold) for name in names if VARIANTS[name].config == config for fold in range(FOLDS)]
+        if config.energy_scales != energies:  # channels of f0 are the same for all variants of equal energies
+            energies, reader = config.energy_scales, STDNN(config).to(args.device)
+            same = [name for name in names if VARIANTS[name].config.energy_scales == energies]
+            sources = dict.fromkeys(source for name in same for source in VARIANTS[name].sources)
+            made = fill_parts(reader, sources, folders, args.size, args.samples, args.seed)
+            bank = dict(tqdm(made, desc="making samples, parts"))
+            tests = {name: whole_blocks(reader, corpus) for name, corpus in corpora.items()}
         stack = initial_stack(models, bank, args.seed).to(args.device)
         train(stack, models, bank, args.steps, args.batch, args.seed)
         for number, (name, fold) in enumerate(models):
@@ -181,11 +185,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--multi-region", type=Path, required=True, help="the synthetic multi-region set")
     parser.add_argument("--brodatz", type=Path, required=True, help="the folder of Brodatz textures")
     parser.add_argument("--bsds", type=Path, help="BSDS500's data, for RSBN and to measure on")
+    parser.add_argument("--textures", type=Path, help="a folder of textures, by class, to train and to measure on")
     parser.add_argument("--variants", default="QSB", help=f"some of {','.join(VARIANTS)}")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--samples", type=int, default=1000, help="augmented samples of each fold and of each set")
     parser.add_argument("--batch", type=int, default=16, help="samples of each network in a step")
-    parser.add_argument("--mosaics", type=int, default=240, help="of Brodatz textures to train on; 100 are measured")
+    parser.add_argument(
+        "--mosaics", type=int, default=240, help="of each folder of textures to train on; 100 are measured"
+    )
     parser.add_argument("--size", type=int, default=256, help="images are resized to this many pixels a side")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")

@@ -12,7 +12,7 @@ from torch.utils.data import Subset
 from variants import FOLDED, FOLDS
 
 from shapetailor import STDNN
-from shapetailor.datasets import BSDS500, MosaicDataset, SyntheticMultiRegion, TextureFolder, split_textures
+from shapetailor.datasets import BSDS500, MosaicDataset, SyntheticMultiRegion, TextureFolder, split_classes
 from shapetailor.training import augmentation as augment
 from shapetailor.training.augmentation import Batches
 from shapetailor.training.corpus import Corpus, Data, read_corpus
@@ -25,12 +25,13 @@ BATCH = 16
 
 @dataclass(frozen=True)
 class Folders:
-    """Where the data lies, without BSDS500 perhaps; and how many mosaics are made of the Brodatz textures."""
+    """Where the data lies, the last two perhaps nowhere; and how many mosaics are made of each folder of textures."""
 
     rwtsd: Path
     multi_region: Path
     brodatz: Path
     bsds: Path | None = None
+    textures: Path | None = None
     mosaics: int = 240
 
 
@@ -41,7 +42,11 @@ def training_corpus(source: str, folders: Folders, size: int, seed: int) -> Corp
     if source == "s":
         return _read(SyntheticMultiRegion(folders.multi_region, "train"), size)
     if source == "b":
-        return _read(_mosaics(folders, False, folders.mosaics, (2, 5), size, 10 + seed), size)
+        return _read(_mosaics(folders.brodatz, False, folders.mosaics, (2, 5), size, 10 + seed), size)
+    if source == "t":
+        if folders.textures is None:
+            raise ValueError("--textures must be given for variants with the source t")
+        return _read(_mosaics(folders.textures, False, folders.mosaics, (2, 8), size, 20 + seed), size)
     if folders.bsds is None:
         raise ValueError("--bsds must be given for the variant RSBN")
     return _read(_several_regions(BSDS500(folders.bsds, "train")), size)
@@ -52,8 +57,12 @@ def measured_corpora(folders: Folders, size: int) -> dict[str, Corpus]:
     corpora = {
         "rwtsd": _read(folders.rwtsd, size),
         "multi-region": _read(SyntheticMultiRegion(folders.multi_region, "val"), size),
-        "brodatz": _read(_mosaics(folders, True, min(100, folders.mosaics), (2, 2), size, 1), size),
+        "brodatz": _read(_mosaics(folders.brodatz, True, min(100, folders.mosaics), (2, 2), size, 1), size),
     }
+    if folders.textures is not None:
+        for regions in (2, 5):
+            unseen = _mosaics(folders.textures, True, min(100, folders.mosaics), (regions, regions), size, regions)
+            corpora[f"textures, {regions}"] = _read(unseen, size)
     if folders.bsds is not None:
         corpora["bsds"] = _read(_several_regions(BSDS500(folders.bsds, "val")), size)
     return corpora
@@ -101,9 +110,12 @@ def _turned(share: float) -> Iterator[None]:
         augment.TURNED_SHARE = before
 
 
-def _mosaics(folders: Folders, unseen: bool, count: int, regions: tuple[int, int], size: int, seed: int) -> Data:
-    textures = TextureFolder(folders.brodatz)
-    return MosaicDataset(Subset(textures, split_textures(len(textures))[unseen]), count, regions, size, seed)
+def _mosaics(folder: Path, unseen: bool, count: int, regions: tuple[int, int], size: int, seed: int) -> Data:
+    """Mosaics of 60 % of a folder's textures, or of the others; no class is in both parts."""
+    textures = TextureFolder(folder)
+    kept = split_classes(textures.classes)[unseen]
+    classes = [textures.classes[each] for each in kept]
+    return MosaicDataset(Subset(textures, kept), count, regions, size, seed, classes)
 
 
 def _several_regions(dataset: BSDS500) -> Data:

@@ -29,7 +29,7 @@ class Variant:
     ----------
     sources : mapping
         How often samples are drawn from "r" or "q" (RWTSD's training folds), "s" (the multi-region set), "b" (Brodatz
-        mosaics) and "n" (BSDS500); only the ratios count.
+        mosaics), "t" (mosaics of a folder of textures, by class) and "n" (BSDS500); only the ratios count.
     pairs : (float, float), optional
         sigma2 of `pair_loss`, and its weight beside the scatter and assignment losses.
     network : mapping
@@ -66,6 +66,7 @@ class Variant:
 
 
 _QSB = {"q": 1.0, "s": 0.7, "b": 0.7}
+_QSBT = {"q": 1.0, "s": 0.7, "b": 0.5, "t": 0.8}
 
 VARIANTS = {
     "RS": Variant({"r": 1.0, "s": 1.0}),
@@ -74,6 +75,10 @@ VARIANTS = {
     "RSBN": Variant({"r": 1.0, "s": 0.6, "b": 0.6, "n": 0.6}),
     "pair0.25": Variant(_QSB, pairs=(0.25, 1.0)),
     "pair0.1": Variant(_QSB, pairs=(0.1, 0.5)),
+    "QSBT": Variant(_QSBT),
+    "coarse": Variant(_QSBT, network={"energy_scales": (0.0, 1.0, 4.0, 16.0)}),
+    "large": Variant(_QSBT, network={"premix": 96, "widths": (320, 192, 32)}),
+    "flat": Variant(_QSBT, network={"premix": 64, "widths": (192, 96, 32), "derivatives": False}),
     "no-derivatives": Variant(_QSB, network={"derivatives": False}),
     "larger": Variant(_QSB, network={"premix": 48, "widths": (128, 64, 32)}),
     "large-scales": Variant(_QSB, network={"scales": (0.4, 2.0, 8.0, 40.0), "alpha": (0.5, 2.0, 8.0)}),

@@ -20,6 +20,7 @@ from shapetailor.datasets import (
     TextureFolder,
     mosaic,
     random_regions,
+    split_classes,
     split_textures,
 )
 from shapetailor.datasets.mosaics import MIN_SHARE, _patch
@@ -30,7 +31,7 @@ def flat(value, side=40):
     return np.full((side, side), value, np.uint8)
 
 
-@given(st.integers(2, 5), st.integers(0, 10_000), st.sampled_from([16, 40, (48, 90), 128]))
+@given(st.integers(2, 12), st.integers(0, 10_000), st.sampled_from([40, (48, 90), 128]))
 def test_every_region_is_there_and_none_is_small(regions, seed, size):
     labels = random_regions(regions, size, np.random.default_rng(seed))
     shape = size if isinstance(size, tuple) else (size, size)
@@ -40,7 +41,7 @@ def test_every_region_is_there_and_none_is_small(regions, seed, size):
     assert shares.min() >= MIN_SHARE[regions]
 
 
-@given(st.integers(2, 5), st.integers(0, 10_000))
+@given(st.integers(2, 12), st.integers(0, 10_000))
 def test_no_region_has_stray_pieces(regions, seed):
     labels = random_regions(regions, 96, np.random.default_rng(seed))
     for region in range(regions):
@@ -55,13 +56,13 @@ def test_two_regions_leave_at_least_18_percent_to_each():
     assert max(shares) - min(shares) > 0.2
 
 
-@pytest.mark.parametrize(("regions", "size"), [(1, 64), (6, 64), (2, 8)])
+@pytest.mark.parametrize(("regions", "size"), [(1, 64), (13, 64), (2, 8)])
 def test_impossible_regions_are_refused(regions, size):
     with pytest.raises(ValueError, match=r"regions|size"):
         random_regions(regions, size, np.random.default_rng(0))
 
 
-@pytest.mark.parametrize("regions", [2, 3, 4, 5])
+@pytest.mark.parametrize("regions", [2, 3, 4, 5, 6])
 def test_label_k_is_where_texture_k_shows(regions):
     values = 40 * np.arange(regions) + 10
     sample = mosaic([flat(value) for value in values], (50, 70), np.random.default_rng(0), "m")
@@ -221,3 +222,35 @@ class TestCommand:
         assert FolderDataset(tmp_path / "d").problems(min_regions=2) == []
         record = json.loads((tmp_path / "d/mosaics.json").read_text())
         assert len(record["textures"]) == round(0.4 * len(TextureFolder(brodatz)))
+
+
+def test_a_mosaic_shows_no_two_textures_of_one_class():
+    textures = [Sample(flat(10 * number), (), str(number)) for number in range(9)]
+    classes = ["bark", "wool", "cork"] * 3
+    drawn = [MosaicDataset(textures, 40, (2, 3), 32, classes=classes).chosen(index) for index in range(40)]
+    assert all(len({classes[each] for each in chosen}) == len(chosen) for chosen in drawn)
+    assert {each for chosen in drawn for each in chosen} == set(range(9))
+
+
+def test_more_regions_than_classes_are_refused():
+    textures = [Sample(flat(10 * number), (), str(number)) for number in range(4)]
+    with pytest.raises(ValueError, match="at least 3 classes for 3 regions, got 2"):
+        MosaicDataset(textures, 1, (3, 3), 32, classes=["bark", "wool"] * 2)
+
+
+@given(st.lists(st.sampled_from("abcdefgh"), min_size=2), st.integers(0, 20))
+def test_parts_share_no_class(classes, seed):
+    train, test = split_classes(classes, seed)
+    assert sorted(train + test) == list(range(len(classes)))
+    assert not {classes[each] for each in train} & {classes[each] for each in test}
+
+
+def test_a_table_beside_the_textures_says_their_classes(tmp_path):
+    for name in ("a.png", "b.png", "c.png"):
+        write_image(tmp_path / name, flat(90))
+    assert TextureFolder(tmp_path).classes == ["a.png", "b.png", "c.png"]
+    (tmp_path / "sources.csv").write_text("file,class\na.png,bark\nc.png,bark\n")
+    assert TextureFolder(tmp_path).classes == ["bark", "b.png", "bark"]
+    (tmp_path / "sources.csv").write_text("name,kind\na.png,bark\n")
+    with pytest.raises(ValueError, match="columns file and class"):
+        TextureFolder(tmp_path)

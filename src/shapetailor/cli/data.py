@@ -11,7 +11,7 @@ from torch.utils.data import Subset
 from tqdm import tqdm
 
 from .._version import __version__
-from ..datasets import FAMILIES, MosaicDataset, ProceduralTextures, TextureFolder, split_textures
+from ..datasets import FAMILIES, MosaicDataset, ProceduralTextures, TextureFolder, split_classes
 from ..io.files import atomic
 from ..io.images import write_image, write_labels
 
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--part",
         choices=PARTS,
         default="all",
-        help="which of the textures to use: with the same seed, train and test share none (60 %% and 40 %%)",
+        help="which of the textures to use: with the same seed, train and test share no class (60 %% and 40 %%)",
     )
     mosaics.add_argument("--colour", action="store_true", help="procedural textures in colour")
 
@@ -78,12 +78,15 @@ def _mosaics(args: argparse.Namespace) -> tuple[MosaicDataset, list[str]]:
         side = 3 * args.size // 2
         textures = ProceduralTextures(MEMBERS * len(FAMILIES), side, seed=args.seed, colour=args.colour)
     names = textures.names
+    classes = textures.classes if isinstance(textures, TextureFolder) else names
     kept = list(range(len(names)))
     if args.part != "all":
-        kept = split_textures(len(names), args.seed)[args.part == "test"]
+        kept = split_classes(classes, args.seed)[args.part == "test"]
     # Each part has its own sequence, or the two would share their regions.
     seed = int(np.random.SeedSequence([args.seed, PARTS.index(args.part)]).generate_state(1)[0])
-    mosaics = MosaicDataset(Subset(textures, kept), args.count, args.regions, args.size, seed)
+    mosaics = MosaicDataset(
+        Subset(textures, kept), args.count, args.regions, args.size, seed, [classes[index] for index in kept]
+    )
     return mosaics, [names[index] for index in kept]
 
 

@@ -1,7 +1,8 @@
 """Mosaics: random regions, each filled with another texture, so that the truth is exact.
 
 Two regions: the kind of the paper's synthetic Brodatz set. Three to five: made as in the synthetic multi-region set,
-blobs of Gaussians and uniform patches whose edges a mode filter smooths.
+blobs of Gaussians and uniform patches whose edges a mode filter smooths. Six to twelve: cells of scattered points with
+crooked boundaries.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -20,7 +21,9 @@ from .noise import Shape, smooth_noise
 from .sample import Sample
 
 #: Number of regions → the smallest share of the picture that each has.
-MIN_SHARE = {2: 0.18, 3: 0.08, 4: 0.06, 5: 0.05}
+MIN_SHARE = {2: 0.18, 3: 0.08, 4: 0.06, 5: 0.05} | {regions: 0.25 / regions for regions in range(6, 13)}
+#: Most regions that are painted one over the other.
+PAINTED = 5
 
 
 class Textures(Protocol):
@@ -33,13 +36,14 @@ class Textures(Protocol):
 def random_regions(regions: int, size: int | Shape, rng: np.random.Generator) -> Labels:
     """Draw a label map with regions 0 … `regions` - 1, none of them small.
 
-    Each region after the first is a blob painted over the ones before: a random chain of Gaussians, thresholded, with
-    a few uniform rectangles where there are more than two regions. A mode filter then rounds the edges.
+    Up to five, each region after the first is a blob painted over the ones before: a random chain of Gaussians,
+    thresholded, with a few uniform rectangles where there are more than two regions. More are the cells of random
+    points, in coordinates that smooth noise has bent. A mode filter then rounds the edges.
 
     Parameters
     ----------
     regions : int
-        2 to 5.
+        2 to 12.
     size : int or (int, int)
         Side, or height and width, in pixels; at least 16.
     rng : numpy.random.Generator
@@ -50,8 +54,8 @@ def random_regions(regions: int, size: int | Shape, rng: np.random.Generator) ->
     if min(shape) < 16:
         raise ValueError(f"size must be at least 16 pixels, got {size}")
     while True:
-        labels = np.zeros(shape, np.int64)
-        for region in range(1, regions):
+        labels = np.zeros(shape, np.int64) if regions <= PAINTED else _cells(shape, regions, rng)
+        for region in range(1, regions if regions <= PAINTED else 0):
             labels[_blob(shape, regions, rng)] = region
         labels = _mode_filter(labels, regions, sigma=max(shape) / 100)
         shares = np.bincount(labels.ravel(), minlength=regions) / labels.size
@@ -65,7 +69,7 @@ def mosaic(textures: Sequence[Array], size: int | Shape, rng: np.random.Generato
     Parameters
     ----------
     textures : sequence of ndarray
-        2 to 5 images of 8 or 16 bits or floats in [0, 1], H×W or H×W×3; if one is in colour, so is the mosaic.
+        2 to 12 images of 8 or 16 bits or floats in [0, 1], H×W or H×W×3; if one is in colour, so is the mosaic.
     size : int or (int, int)
         Side, or height and width, in pixels.
     rng : numpy.random.Generator
@@ -105,16 +109,28 @@ class MosaicDataset(Dataset[Sample]):
         Side, or height and width, in pixels.
     seed : int
         Mosaic i depends on the textures, the seed and i alone.
+    classes : sequence of str, optional
+        The class of each texture: classes are drawn first, and of each of them one texture. By default each texture
+        is a class of its own.
     """
 
     def __init__(
-        self, textures: Textures, count: int, regions: tuple[int, int] = (2, 2), size: int | Shape = 256, seed: int = 0
-    ) -> None:
+        self, textures: Textures, count: int, regions: tuple[int, int] = (2, 2), size: int | Shape = 256, seed: int = 0,
+        classes: Sequence[str] | None = None,
+    ) -> None:  # fmt: skip
         low, high = regions
         if not 2 <= low <= high <= max(MIN_SHARE):
             raise ValueError(f"regions must be a range within 2 to {max(MIN_SHARE)}, got {low} to {high}")
+        if classes is not None and len(classes) != len(textures):
+            raise ValueError(f"classes must be one for each of {len(textures)} textures, got {len(classes)}")
         if len(textures) < high:
             raise ValueError(f"textures must be at least {high} for {high} regions, got {len(textures)}")
+        members: dict[object, list[int]] = {}
+        for index, name in enumerate(range(len(textures)) if classes is None else classes):
+            members.setdefault(name, []).append(index)
+        if len(members) < high:
+            raise ValueError(f"textures must be of at least {high} classes for {high} regions, got {len(members)}")
+        self._members = list(members.values())
         self.textures, self.count, self.regions, self.size, self.seed = textures, count, regions, size, seed
         self._images: dict[int, Array] = {}
 
@@ -137,7 +153,8 @@ class MosaicDataset(Dataset[Sample]):
             raise IndexError(f"mosaic {index} of {self.count}")
         rng = np.random.default_rng([self.seed, index])
         regions = int(rng.integers(self.regions[0], self.regions[1] + 1))
-        return tuple(int(each) for each in rng.choice(len(self.textures), regions, replace=False)), rng
+        drawn = [self._members[each] for each in rng.choice(len(self._members), regions, replace=False)]
+        return tuple(each[int(rng.integers(len(each)))] if len(each) > 1 else each[0] for each in drawn), rng
 
 
 def split_textures(count: int, seed: int = 0) -> tuple[list[int], list[int]]:
@@ -150,6 +167,27 @@ def split_textures(count: int, seed: int = 0) -> tuple[list[int], list[int]]:
     order = np.random.default_rng(seed).permutation(count)
     first = count - round(0.4 * count)
     return sorted(order[:first].tolist()), sorted(order[first:].tolist())
+
+
+def split_classes(classes: Sequence[str], seed: int = 0) -> tuple[list[int], list[int]]:
+    """Split textures like `split_textures`, but by their classes: no class is in both parts.
+
+    >>> split_classes(["bark", "wool", "bark", "cork", "wool", "tile", "foam"])
+    ([0, 1, 2, 4, 5], [3, 6])
+    """
+    names = list(dict.fromkeys(classes))
+    training = {names[each] for each in split_textures(len(names), seed)[0]}
+    numbers = range(len(classes))
+    return [i for i in numbers if classes[i] in training], [i for i in numbers if classes[i] not in training]
+
+
+def _cells(shape: Shape, regions: int, rng: np.random.Generator) -> Labels:
+    """Return which of some random points is the nearest, in bent coordinates."""
+    bend = 0.08 * max(shape)
+    y, x = (axis + bend * smooth_noise(shape, rng, max(shape) / 8) for axis in np.mgrid[: shape[0], : shape[1]])
+    points = rng.uniform(0, 1, (regions, 2)) * shape
+    distances = [(y - py) ** 2 + (x - px) ** 2 for py, px in points]
+    return np.argmin(distances, axis=0).astype(np.int64)
 
 
 def _blob(shape: Shape, regions: int, rng: np.random.Generator) -> Array:

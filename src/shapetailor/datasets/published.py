@@ -7,6 +7,7 @@ J. Kyllönen, S. Huovinen. Outex: New Framework for Empirical Evaluation of Text
 Brodatz album: P. Brodatz. Textures: A Photographic Album for Artists and Designers. Dover, 1966.
 """
 
+import csv
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -140,7 +141,8 @@ class OutexUS(Dataset[Sample]):
 class TextureFolder(Dataset[Sample]):
     """The images of one folder, each a texture without truth: the Brodatz album or any other.
 
-    Files in `root` that are no images are left out.
+    Files in `root` that are no images are left out. `classes` has the class of each: a table ``sources.csv`` beside
+    them, with the columns file and class, says it; else every texture is a class of its own.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
@@ -150,12 +152,25 @@ class TextureFolder(Dataset[Sample]):
         self.paths = image_files(root) if root.is_dir() else []
         require(self.paths or [root / "D1.jpg"], "The folder of textures", layout, source)
         self.names = [path.stem for path in self.paths]
+        known = _classes(root / "sources.csv")
+        self.classes = [known.get(path.name, path.name) for path in self.paths]
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def __getitem__(self, index: int) -> Sample:
         return Sample(read_image(self.paths[index]), (), self.names[index])
+
+
+def _classes(table: Path) -> dict[str, str]:
+    """Read file → class, nothing where there is no such table."""
+    if not table.is_file():
+        return {}
+    with table.open(encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file)
+        if not {"file", "class"} <= set(rows.fieldnames or ()):
+            raise ValueError(f"{table}: a table of textures has the columns file and class, got {rows.fieldnames}")
+        return {row["file"]: row["class"] for row in rows}
 
 
 def read_bsds_truths(path: str | os.PathLike[str]) -> list[Array]:
