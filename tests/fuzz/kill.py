@@ -1,12 +1,15 @@
 """Commands killed at random moments and started again: in the end every file is what an undisturbed run writes.
 
-``python tests/fuzz/kill.py``; also two processes at once on one folder.
+``python tests/fuzz/kill.py``; also two processes at once on one folder, and a clock that runs backwards.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,13 +17,20 @@ import time
 from pathlib import Path
 
 CLI = [sys.executable, "-m", "shapetailor.cli"]
-TRAINING = ["--most", "6", "--steps", "6", "--samples", "6", "--resume"]
+TRAINING = "--most 6 --steps 6 --samples 6 --resume"
 #: Name → the command's words, with DATA for the dataset and OUT for the folder to write to.
 COMMANDS = {
     "segment": "segment DATA/images --out OUT --statistics --polygons --animate",
-    "train": f"train --data DATA --out OUT/net.safetensors --batch 2 --validate-every 2 {' '.join(TRAINING)}",
-    "sharpen": f"sharpen FIRST --data DATA --out OUT/net.safetensors {' '.join(TRAINING)}",
+    "train": f"train --data DATA --out OUT/net.safetensors --batch 2 --validate-every 2 {TRAINING}",
+    "sharpen": f"sharpen FIRST --data DATA --out OUT/net.safetensors {TRAINING}",
+    "experiment": "experiment multi-region --quick --limit 2 --methods kmeans-colour,stld --out OUT",
+    "teach": "teach OUT",
+    "apply": "apply OUT",
 }
+#: Two processes of these may work on one folder.
+SHARED = ("segment", "experiment", "teach", "apply")
+#: Each call of the clock tells an hour less than the one before.
+BACKWARDS = "import itertools, time\nsteps = itertools.count()\ntime.time = lambda: 1e6 - 3600 * next(steps)\n"
 
 
 def words(name: str, data: Path, out: Path) -> list[str]:
@@ -30,23 +40,54 @@ def words(name: str, data: Path, out: Path) -> list[str]:
     return [*CLI, *text.split()]
 
 
+def fresh(name: str, data: Path, out: Path) -> Path:
+    """Make the folder a command works in: empty, or a project, taught already for `apply`."""
+    out.mkdir()
+    if name in ("teach", "apply"):
+        classes = [
+            {"value": 1, "name": "first", "color": "#e6194b"},
+            {"value": 2, "name": "second", "color": "#3cb44b"},
+        ]
+        (out / "classes.json").write_text(json.dumps({"version": 1, "classes": classes}))
+        shutil.copytree(data / "images", out / "pictures")
+        (out / "marks").mkdir()
+        strokes = [
+            {"region": value, "kind": "brush", "radius": 6, "points": [[place, place]]}
+            for value, place in ((1, 12), (2, 50))
+        ]
+        for picture in ("00000", "00001"):
+            (out / "marks" / f"{picture}.json").write_text(json.dumps({"version": 1, "strokes": strokes}))
+    if name == "apply" and start(words("teach", data, out)).wait():
+        raise RuntimeError("a project could not be taught")
+    return out
+
+
 def files(folder: Path) -> dict[str, bytes]:
-    """Return the files that count: hidden ones are a killed process's, logs and curves tell times."""
+    """Return the files that count: hidden ones are a killed process's; logs, curves and results tell times."""
     kept = (".png", ".csv", ".geojson", ".gif", ".safetensors")
-    found = (path for path in folder.iterdir() if path.suffix in kept and not path.name.startswith("."))
-    return {path.name: path.read_bytes() for path in sorted(found) if not path.name.endswith(".log.csv")}
+    told = (".log.csv", ".curves.png")
+    found = (path for path in folder.rglob("*") if path.suffix in kept and not path.name.startswith("."))
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found if not path.name.endswith(told)}
 
 
-def start(command: list[str]) -> subprocess.Popen[bytes]:
-    """Start a command without its output."""
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def start(command: list[str], path: Path | None = None) -> subprocess.Popen[bytes]:
+    """Start a command without its output, with another folder on Python's path perhaps."""
+    environment = dict(os.environ)
+    if path is not None:
+        environment["PYTHONPATH"] = os.pathsep.join([str(path), environment.get("PYTHONPATH", "")])
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+
+
+def differences(out: Path, reference: Path) -> str | None:
+    """Return which files differ."""
+    ours, theirs = files(out), files(reference)
+    differing = sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
+    return f"files differ: {', '.join(differing)}" if differing or not theirs else None
 
 
 def killed(name: str, data: Path, folder: Path, kills: int, rng: random.Random) -> str | None:
     """Kill a command so many times, let it end, and compare; return what is wrong."""
-    reference, out = folder / f"{name}-reference", folder / f"{name}-killed"
-    reference.mkdir()
-    out.mkdir()
+    reference, out = (fresh(name, data, folder / f"{name}-{kind}") for kind in ("reference", "killed"))
     begin = time.perf_counter()
     if start(words(name, data, reference)).wait():
         return "the undisturbed run failed"
@@ -60,16 +101,24 @@ def killed(name: str, data: Path, folder: Path, kills: int, rng: random.Random) 
             process.wait()
     if start(words(name, data, out)).wait():
         return "the run after the last kill failed"
-    return None if files(out) == files(reference) else f"files differ: {sorted(files(out))}, {sorted(files(reference))}"
+    return differences(out, reference)
 
 
-def together(data: Path, folder: Path) -> str | None:
-    """Let two processes segment one folder into one folder; return what is wrong."""
-    out = folder / "together"
-    status = [process.wait() for process in [start(words("segment", data, out)) for _ in range(2)]]
-    if any(status):
-        return f"exit status {status}"
-    return None if files(out) == files(folder / "segment-reference") else "files differ"
+def together(name: str, data: Path, folder: Path) -> str | None:
+    """Let two processes do the same in one folder; return what is wrong."""
+    out = fresh(name, data, folder / f"{name}-together")
+    status = [process.wait() for process in [start(words(name, data, out)) for _ in range(2)]]
+    return f"exit status {status}" if any(status) else differences(out, folder / f"{name}-reference")
+
+
+def backwards(name: str, data: Path, folder: Path) -> str | None:
+    """Let the clock run backwards, from the year 1970; return what is wrong."""
+    out, clock = fresh(name, data, folder / f"{name}-backwards"), folder / "clock"
+    clock.mkdir(exist_ok=True)
+    (clock / "sitecustomize.py").write_text(BACKWARDS)
+    if start(words(name, data, out), clock).wait():
+        return "the run failed"
+    return differences(out, folder / f"{name}-reference")
 
 
 def main() -> int:
@@ -84,29 +133,16 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         data = folder / "data"
-        made = [
-            *CLI,
-            "data",
-            "mosaics",
-            "--out",
-            str(data),
-            "--count",
-            "6",
-            "--size",
-            "64",
-            "--regions",
-            "2",
-            "--colour",
-        ]
-        subprocess.run(made, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        options = f"data mosaics --out {data} --count 6 --size 64 --regions 2 --colour"
+        subprocess.run([*CLI, *options.split()], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for command in args.command or COMMANDS:
-            wrong = killed(command, data, folder, args.kills, rng)
-            print(f"{command}, {args.kills} kills: {wrong or 'the same files'}", flush=True)
-            failures += wrong is not None
-        if (folder / "segment-reference").exists():
-            wrong = together(data, folder)
-            print(f"two at once: {wrong or 'the same files'}", flush=True)
-            failures += wrong is not None
+            outcomes = {f"{args.kills} kills": killed(command, data, folder, args.kills, rng)}
+            outcomes["a clock that runs backwards"] = backwards(command, data, folder)
+            if command in SHARED:
+                outcomes["two at once"] = together(command, data, folder)
+            for what, wrong in outcomes.items():
+                print(f"{command}, {what}: {wrong or 'the same files'}", flush=True)
+                failures += wrong is not None
     return 1 if failures else 0
 
 
