@@ -63,9 +63,9 @@ def read_picture(
 ) -> Picture:
     """Read an image file as `read_image` does, and which of its pixels are inside."""
     path = Path(path)
-    with _named(path):
+    with named(path):
         found = (tiff_picture(path, page, channels) if is_tiff(path) else None) or _pillow_file(path, page)
-        values = found.values if channels is None else _chosen(found.values, channels)
+        values = found.values if channels is None else chosen(found.values, channels)
         if values.ndim == 3 and values.shape[2] > MAX_CHANNELS:
             raise UnfitError(
                 f"has {values.shape[2]} channels; at most {MAX_CHANNELS} are supported: choose some, such as "
@@ -120,11 +120,12 @@ def as_picture(image: Any) -> Picture:
     inside = both(inside, finite_pixels(array))
     if inside is not None and not inside.any():
         raise ValueError(f"image has no pixel with a value: all {inside.size} are nodata, NaN, infinite or transparent")
-    _check_range(array, inside)
+    check_range(array, inside)
     return Picture(array, None if inside is None or inside.all() else inside)
 
 
-def _check_range(array: Array, inside: Mask | None) -> None:
+def check_range(array: Array, inside: Mask | None) -> None:
+    """Raise if a number inside would overflow on its way to 0..1."""
     if array.dtype.kind == "f" and array.dtype.itemsize > 2:
         where = True if inside is None else inside if array.ndim == 2 else inside[..., None]
         largest = max(abs(array.max(where=where, initial=0)), abs(array.min(where=where, initial=0)))
@@ -152,7 +153,7 @@ def read_labels(path: str | os.PathLike[str]) -> Labels:
         As by `read_image`; also for JPEG, whose losses make new labels, and for fractional values.
     """
     path = Path(path)
-    with _named(path):
+    with named(path):
         samples = tiff_labels(path) if is_tiff(path) else None
         stored = _pillow_labels(path) if samples is None else samples
         if stored.dtype.kind == "f" and not np.array_equal(stored, np.rint(stored)):
@@ -163,7 +164,7 @@ def read_labels(path: str | os.PathLike[str]) -> Labels:
 def read_rgba(path: str | os.PathLike[str]) -> Array | None:
     """Read a drawing as H×W×4 bytes; None where it holds numbers: gray, indexed without transparency, or TIFF."""
     path = Path(path)
-    with _named(path):
+    with named(path):
         if is_tiff(path):
             return None
         with _open(path) as file:
@@ -246,7 +247,7 @@ def _write_pillow(path: Path, image: Image.Image) -> None:
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
+def named(path: Path | str) -> Iterator[None]:
     """Turn whatever a decoder raises into a ValueError that begins with the file's name."""
     try:
         yield
@@ -337,7 +338,8 @@ def _pillow_labels(path: Path) -> Array:
     return stored
 
 
-def _chosen(values: Array, channels: Sequence[int]) -> Array:
+def chosen(values: Array, channels: Sequence[int]) -> Array:
+    """Return the channels that were asked for, in this order."""
     planes = values[..., None] if values.ndim == 2 else values
     if not len(channels) or not all(0 <= channel < planes.shape[2] for channel in channels):
         raise UnfitError(
