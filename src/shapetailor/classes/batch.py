@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 from .._version import __version__
 from ..io.files import atomic
 from ..io.images import read_image, read_labels
-from .classification import Classification, PixelSize, TableRow, measure
+from ..io.pixel_size import PixelSize, as_pixel_size, stored_pixel_size
+from .classification import Classification, TableRow, measure
 from .classifier import Classifier
 from .tables import write_summary, write_table
+
+__all__ = ["Report", "apply_all", "as_pixel_size", "check_names", "file_digest", "stored_pixel_size"]
 
 STATE, TABLE, SUMMARY = "apply.json", "table.csv", "summary.csv"
 #: What is written for each picture; the map comes last, and so vouches for the rest.
@@ -118,45 +119,6 @@ def file_digest(path: Path) -> str:
     """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def stored_pixel_size(path: Path) -> PixelSize | None:
-    """Return the side of a pixel that a TIFF file of ImageJ or OME tells, else None.
-
-    The dots per inch of other files are about printing and say nothing of what is seen.
-    """
-    if path.suffix.lower() not in (".tif", ".tiff"):
-        return None
-    import tifffile
-
-    with tifffile.TiffFile(path) as file:
-        if file.ome_metadata:
-            return _ome_pixel_size(file.ome_metadata)
-        unit = (file.imagej_metadata or {}).get("unit")
-        tag = file.pages[0].tags.get("XResolution")  # type: ignore[union-attr]
-        if not unit or unit in ("pixel", "pixels") or tag is None or not tag.value[0]:
-            return None
-        per_unit, of = tag.value
-        return PixelSize(of / per_unit, {"micron": "µm", "um": "µm", "\\u00B5m": "µm"}.get(unit, str(unit)))
-
-
-def _ome_pixel_size(xml: str) -> PixelSize | None:
-    for element in ElementTree.fromstring(xml).iter():
-        if element.tag.endswith("}Pixels") and "PhysicalSizeX" in element.attrib:
-            return PixelSize(float(element.attrib["PhysicalSizeX"]), element.attrib.get("PhysicalSizeXUnit", "µm"))
-    return None
-
-
-def as_pixel_size(text: str) -> PixelSize:
-    """Read a side with its unit.
-
-    >>> as_pixel_size("0.5um")
-    PixelSize(side=0.5, unit='µm')
-    """
-    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([^\W\d_]+)\s*", text)
-    if not match or float(match[1]) <= 0:
-        raise ValueError(f'--pixel-size must be a side and its unit, such as "0.5um" or "2 mm", got {text!r}')
-    return PixelSize(float(match[1]), {"um": "µm", "μm": "µm"}.get(match[2], match[2]))
 
 
 def _save(found: Classification, out: Path, stem: str, exports: dict[str, Export]) -> None:

@@ -14,15 +14,9 @@ from skimage.measure import label as connected_components
 from ..arrays import RGB8, Array, Floats32, Labels
 from ..drawing.class_pictures import class_overlay
 from ..io.images import write_image, write_labels
+from ..io.pixel_size import PixelSize as PixelSize
 from ..labels import boundary_length
 from .names import IGNORE, UNLABELLED, ClassName
-
-
-class PixelSize(NamedTuple):
-    """Side of a pixel, and its unit."""
-
-    side: float
-    unit: str
 
 
 class TableRow(NamedTuple):

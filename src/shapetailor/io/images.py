@@ -66,11 +66,7 @@ def read_picture(
     with named(path):
         found = (tiff_picture(path, page, channels) if is_tiff(path) else None) or _pillow_file(path, page)
         values = found.values if channels is None else chosen(found.values, channels)
-        if values.ndim == 3 and values.shape[2] > MAX_CHANNELS:
-            raise UnfitError(
-                f"has {values.shape[2]} channels; at most {MAX_CHANNELS} are supported: choose some, such as "
-                "--channels 0,1,2 (channels= in Python)"
-            )
+        check_channels(values)
         return Picture(values, both(found.inside, finite_pixels(values)))
 
 
@@ -167,7 +163,7 @@ def read_rgba(path: str | os.PathLike[str]) -> Array | None:
     with named(path):
         if is_tiff(path):
             return None
-        with _open(path) as file:
+        with open_with_pillow(path) as file:
             numbers = file.mode in ("1", "L", "I", "F") or file.mode.startswith("I;16") or file.mode == "P"
             if numbers and "transparency" not in file.info:
                 return None
@@ -266,7 +262,8 @@ def named(path: Path | str) -> Iterator[None]:
         raise ValueError(f"{path}: corrupt, or of a kind that cannot be read ({reason})") from error
 
 
-def _open(path: Path) -> Image.Image:
+def open_with_pillow(path: Path) -> Image.Image:
+    """Open a file with Pillow; raise where it declares more than it can hold."""
     # Pillow warns from 89 megapixels; 100 are an ordinary aerial picture. Its error at 179 stays.
     # The lock is there because the list of warning filters belongs to the whole process.
     with _OPENING, warnings.catch_warnings():
@@ -282,7 +279,7 @@ def _open(path: Path) -> Image.Image:
 
 
 def _pillow_file(path: Path, page: int | None) -> Picture:
-    with _open(path) as file:
+    with open_with_pillow(path) as file:
         pages = getattr(file, "n_frames", 1)
         if page is not None:
             check_page(page, pages)
@@ -329,7 +326,7 @@ def _opaque(image: Image.Image) -> Mask | None:
 
 
 def _pillow_labels(path: Path) -> Array:
-    with _open(path) as file:
+    with open_with_pillow(path) as file:
         if file.format in ("JPEG", "MPO"):
             raise UnfitError("JPEG cannot hold a label map: its losses make new labels; use PNG or TIFF")
         stored = np.asarray(ImageOps.exif_transpose(file))
@@ -347,6 +344,15 @@ def chosen(values: Array, channels: Sequence[int]) -> Array:
         )
     chosen: Array = planes[..., list(channels)]
     return chosen[..., 0] if len(channels) == 1 else chosen
+
+
+def check_channels(values: Array) -> None:
+    """Raise if there are more channels than are supported."""
+    if values.ndim == 3 and values.shape[2] > MAX_CHANNELS:
+        raise UnfitError(
+            f"has {values.shape[2]} channels; at most {MAX_CHANNELS} are supported: choose some, such as "
+            "--channels 0,1,2 (channels= in Python)"
+        )
 
 
 def _one_label(stored: Array) -> Labels:

@@ -5,16 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image, UnidentifiedImageError
 
 from ..arrays import Array, Floats32, Mask
-from .images import as_picture, check_range, chosen, named, read_picture
-from .picture import Picture, both, finite_pixels
+from .georeference import Georeference, tiff_georeference
+from .images import as_picture, check_range, chosen, named, open_with_pillow, read_picture
+from .picture import Picture, UnfitError, both, finite_pixels
+from .pixel_size import PixelSize, geographic_size, tiff_pixel_size
+from .raster import RasterWindows, rasterio_knows
+from .tiff import is_tiff
+from .tiff_windows import TiffWindows, open_tiff
+from .zarr_windows import ZarrWindows, is_zarr
 
 #: Pixels that are read at once where a whole picture is gone through.
 STRIP_PIXELS = 2**22
+#: Pixels of a picture that is decoded whole, because its format knows no windows; larger ones need rasterio.
+MOST_WHOLE = 2**27
 
 #: Reads rows top to bottom and columns left to right, the last ones exclusive.
 Window = Callable[[int, int, int, int], Picture]
@@ -33,6 +43,10 @@ class Source:
         1 for gray, whose windows are H×W; else windows are H×W×C.
     dtype : numpy.dtype
         Of the stored values.
+    georeference : Georeference, optional
+        Where it lies on the Earth.
+    pixel_size : PixelSize, optional
+        How large a pixel is.
 
     Examples
     --------
@@ -53,8 +67,11 @@ class Source:
         dtype: np.dtype[Any],
         window: Window,
         close: Callable[[], None] = lambda: None,
+        georeference: Georeference | None = None,
+        pixel_size: PixelSize | None = None,
     ) -> None:
         self.name, self.shape, self.channels, self.dtype = name, shape, channels, dtype
+        self.georeference, self.pixel_size = georeference, pixel_size
         self._window, self.close = window, close
         self._last: tuple[tuple[int, ...], Picture] | None = None  # `valid` follows `read`
 
@@ -121,9 +138,43 @@ def open_source(image: Any, page: int | None = None, channels: Sequence[int] | N
     if isinstance(image, Source):
         return image
     if isinstance(image, (str, os.PathLike)):
-        return in_memory(as_picture(read_picture(image, page, channels)), str(image))
+        return _open_file(Path(image), page, channels)
     values, inside = as_picture(image)
     return in_memory(Picture(values if channels is None else chosen(values, channels), inside))
+
+
+def _open_file(path: Path, page: int | None, channels: Sequence[int] | None) -> Source:
+    with named(path):
+        if path.is_dir() and is_zarr(path):
+            array = ZarrWindows(path, page, channels)
+            return _source(path, array, pixel_size=array.pixel_size)
+        tiff = open_tiff(path, page, channels) if is_tiff(path) else None
+        if tiff is not None:
+            found, file = tiff
+            place = tiff_georeference(file.pages[0])
+            return _source(path, found, close=file.close, georeference=place, pixel_size=tiff_pixel_size(file))
+        if _needs_rasterio(path):
+            raster = RasterWindows(path, page, channels)
+            place = raster.georeference
+            return _source(path, raster, close=raster.close, georeference=place, pixel_size=geographic_size(place))
+    return in_memory(as_picture(read_picture(path, page, channels)), str(path))
+
+
+def _source(path: Path, windows: TiffWindows | RasterWindows | ZarrWindows, **known: Any) -> Source:
+    return Source(str(path), windows.shape, windows.channels, windows.dtype, windows.window, **known)
+
+
+def _needs_rasterio(path: Path) -> bool:
+    """Whether a file is unknown to Pillow, or too large to be decoded whole, and rasterio knows it."""
+    try:
+        with open_with_pillow(path) as file:
+            return file.width * file.height > MOST_WHOLE and rasterio_knows(path)
+    except UnidentifiedImageError:
+        return rasterio_knows(path)
+    except Image.DecompressionBombError as error:
+        if rasterio_knows(path):
+            return True
+        raise UnfitError(f"{error}; rasterio may read it in windows: pip install shapetailor[geo]") from error
 
 
 def in_memory(picture: Picture, name: str = "image") -> Source:

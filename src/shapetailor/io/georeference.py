@@ -1,0 +1,107 @@
+"""Where a picture lies on the Earth: the tags of a GeoTIFF file, kept as they are; rasterio says what they mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from io import BytesIO
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from ..arrays import Array
+
+#: GeoTIFF 1.1: ModelPixelScale, ModelTiepoint, ModelTransformation, GeoKeyDirectory, GeoDoubleParams, GeoAsciiParams.
+TAGS = {33550: "d", 33922: "d", 34264: "d", 34735: "H", 34736: "d", 34737: "s"}
+#: What polygons are written in where nothing else is asked for, as RFC 7946 has it.
+WGS84 = "EPSG:4326"
+
+Tag = tuple[int, str, int, Any, bool]
+
+
+@dataclass(frozen=True)
+class Georeference:
+    """Coordinate system and transform of a picture."""
+
+    tags: tuple[Tag, ...]  # as tifffile's `extratags` takes them
+
+    @cached_property
+    def _dataset(self) -> tuple[Any, Any]:
+        import tifffile
+
+        memory = BytesIO()
+        tifffile.imwrite(memory, np.zeros((1, 1), np.uint8), extratags=self.tags, metadata=None)
+        with rasterio().MemoryFile(memory.getvalue()) as file, file.open() as dataset:
+            return dataset.crs, dataset.transform
+
+    @property
+    def crs(self) -> Any:
+        """The coordinate system, as rasterio has it."""
+        return self._dataset[0]
+
+    @property
+    def transform(self) -> Any:
+        """The affine map from (column, row) of pixel corners to coordinates."""
+        return self._dataset[1]
+
+    def points(self, corners: Array, crs: str | None = None) -> Array:
+        """Return coordinates of (x, y) in pixels, N×2, in another system (default: WGS 84, longitude first)."""
+        transform = self.transform
+        x, y = (transform * corners.T.astype(np.float64)) if len(corners) else (np.empty(0), np.empty(0))
+        if self.crs is None:
+            raise ValueError("the picture has a transform but no coordinate system; --crs pixels writes pixels")
+        warp = rasterio("warp")
+        longitude, latitude = warp.transform(self.crs, checked_crs(crs or WGS84), x, y)
+        return np.stack([longitude, latitude], axis=1)
+
+    def metres(self) -> float | None:
+        """Return the side of a square with a pixel's area, in metres; None where the system has no such unit."""
+        if self.crs is None or not self.crs.is_projected:
+            return None
+        _, factor = self.crs.linear_units_factor
+        return sqrt(abs(self.transform.determinant)) * float(factor)
+
+
+def rasterio(name: str = "io") -> Any:
+    """Import a module of rasterio, or say how to get it."""
+    try:
+        return import_module(f"rasterio.{name}")
+    except ImportError as error:
+        raise ValueError("georeferences need rasterio: pip install shapetailor[geo]") from error
+
+
+def checked_crs(text: str) -> Any:
+    """Return a coordinate system by its name, such as EPSG:25832."""
+    module = rasterio("crs")
+    try:
+        return module.CRS.from_user_input(text)
+    except rasterio("errors").CRSError as error:
+        raise ValueError(f"--crs must name a coordinate system, such as EPSG:25832, got {text!r} ({error})") from error
+
+
+def tiff_georeference(page: Any) -> Georeference | None:
+    """Return what the first page of a TIFF file says; None if nothing, or if the picture is stored turned."""
+    tags = [page.tags.get(code) for code in TAGS]
+    found: list[Tag] = []
+    for tag in tags:
+        if tag is not None:
+            values = tag.value if isinstance(tag.value, (tuple, str)) else (tag.value,)
+            found.append((tag.code, TAGS[tag.code], 0 if TAGS[tag.code] == "s" else len(values), values, True))
+    placed = any(tag[0] in (33922, 34264) for tag in found)
+    return Georeference(tuple(found)) if placed and page.tags.valueof(274, 1) == 1 else None
+
+
+def dataset_georeference(dataset: Any) -> Georeference | None:
+    """Return what a file that rasterio has opened says."""
+    import tifffile
+
+    if dataset.crs is None or dataset.transform.is_identity:
+        return None
+    with rasterio().MemoryFile() as file:
+        profile = {"driver": "GTiff", "width": 1, "height": 1, "count": 1, "dtype": "uint8"}
+        with file.open(**profile, crs=dataset.crs, transform=dataset.transform):
+            pass
+        with tifffile.TiffFile(BytesIO(file.read())) as tiff:
+            return tiff_georeference(tiff.pages[0])
