@@ -139,11 +139,11 @@ def test_an_ome_zarr_is_read_at_its_full_size(tmp_path, version):
     from ome_zarr.format import format_from_version
 
     planes = np.moveaxis(RGB8, 2, 0)
-    axes = [{"name": "c", "type": "channel"}] + [{"name": n, "type": "space", "unit": "micrometer"} for n in "yx"]
     ome_zarr.write_image(
         planes,
         str(tmp_path / "a.zarr"),
-        axes=axes,
+        axes="cyx",
+        axes_units={"y": "micrometer", "x": "micrometer"},
         fmt=format_from_version(version),
         scale={"c": 1.0, "y": 0.25, "x": 0.25},
         storage_options={"chunks": (1, 32, 32)},

@@ -13,6 +13,7 @@ from skimage.measure import label as connected_components
 
 from ..arrays import RGB8, Array, Floats32, Labels
 from ..drawing.class_pictures import class_overlay
+from ..io.georeference import Georeference
 from ..io.images import write_image, write_labels
 from ..io.pixel_size import PixelSize as PixelSize
 from ..labels import boundary_length
@@ -51,6 +52,8 @@ class Classification:
         What was classified, as it was given.
     classes : tuple of ClassName
     pixel_size : PixelSize, optional
+    georeference : Georeference, optional
+        Where the picture lies on the Earth.
     """
 
     labels: Labels
@@ -58,6 +61,7 @@ class Classification:
     image: Array
     classes: tuple[ClassName, ...]
     pixel_size: PixelSize | None = None
+    georeference: Georeference | None = None
 
     @cached_property
     def uncertainty(self) -> Floats32:

@@ -17,15 +17,20 @@ from ..arrays import Array
 TAGS = {33550: "d", 33922: "d", 34264: "d", 34735: "H", 34736: "d", 34737: "s"}
 #: What polygons are written in where nothing else is asked for, as RFC 7946 has it.
 WGS84 = "EPSG:4326"
+#: Asks for polygons in pixels, wherever the picture lies.
+PIXELS = "pixels"
+#: Digits after the point: a tenth of a millimetre, in degrees and in metres.
+DEGREE_DIGITS, METRE_DIGITS = 9, 4
 
 Tag = tuple[int, str, int, Any, bool]
 
 
 @dataclass(frozen=True)
 class Georeference:
-    """Coordinate system and transform of a picture."""
+    """Coordinate system and transform of a picture, and the system that polygons are asked for in."""
 
     tags: tuple[Tag, ...]  # as tifffile's `extratags` takes them
+    target: str = WGS84
 
     @cached_property
     def _dataset(self) -> tuple[Any, Any]:
@@ -46,15 +51,22 @@ class Georeference:
         """The affine map from (column, row) of pixel corners to coordinates."""
         return self._dataset[1]
 
-    def points(self, corners: Array, crs: str | None = None) -> Array:
-        """Return coordinates of (x, y) in pixels, N×2, in another system (default: WGS 84, longitude first)."""
-        transform = self.transform
-        x, y = (transform * corners.T.astype(np.float64)) if len(corners) else (np.empty(0), np.empty(0))
+    @property
+    def target_name(self) -> str:
+        """The target as GIS programs name it, such as urn:ogc:def:crs:EPSG::25832."""
+        authority = checked_crs(self.target).to_authority()
+        return self.target if authority is None else f"urn:ogc:def:crs:{authority[0]}::{authority[1]}"
+
+    def points(self, corners: Array) -> Array:
+        """Return coordinates in the target of (x, y) in pixels, N×2; longitude or easting first."""
         if self.crs is None:
             raise ValueError("the picture has a transform but no coordinate system; --crs pixels writes pixels")
-        warp = rasterio("warp")
-        longitude, latitude = warp.transform(self.crs, checked_crs(crs or WGS84), x, y)
-        return np.stack([longitude, latitude], axis=1)
+        target = checked_crs(self.target)
+        column, row = corners.T.astype(np.float64)
+        a, b, c, d, e, f = self.transform[:6]
+        x, y = a * column + b * row + c, d * column + e * row + f
+        there = np.stack(rasterio("warp").transform(self.crs, target, x, y), axis=1)
+        return there.round(DEGREE_DIGITS if target.is_geographic else METRE_DIGITS)
 
     def metres(self) -> float | None:
         """Return the side of a square with a pixel's area, in metres; None where the system has no such unit."""

@@ -87,13 +87,19 @@ def colour_map(frame: Any) -> Array:
 
 
 def tiff_labels(path: Path) -> Array | None:
-    """Read the samples of a label map; None where Pillow has to."""
+    """Read the samples of a label map, −1 where it holds its nodata value; None where Pillow has to."""
     import tifffile
 
     Complaints.count.value = 0
     with tifffile.TiffFile(path) as file:
         samples = _tiff_samples(file, None, False)
-        return None if samples is None else _without_alpha(samples, file.series[0].keyframe)[0]
+        if samples is None:
+            return None
+        samples = _without_alpha(samples, file.series[0].keyframe)[0]
+        inside = _has_data(samples, file.series[0].keyframe)
+        if inside is None or samples.ndim > 2:
+            return samples
+        return np.where(inside, samples if samples.dtype.kind == "f" else samples.astype(np.int64), -1)
 
 
 def _tiff_samples(file: Any, page: int | None, pages_are_channels: bool) -> Array | None:
