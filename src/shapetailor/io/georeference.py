@@ -93,6 +93,12 @@ def checked_crs(text: str) -> Any:
         raise ValueError(f"--crs must name a coordinate system, such as EPSG:25832, got {text!r} ({error})") from error
 
 
+def check_crs(target: str) -> None:
+    """Raise unless polygons can be written in a system; the default needs no rasterio before a picture does."""
+    if target not in (WGS84, PIXELS):
+        checked_crs(target)
+
+
 def tiff_georeference(page: Any) -> Georeference | None:
     """Return what the first page of a TIFF file says; None if nothing, or if the picture is stored turned."""
     tags = [page.tags.get(code) for code in TAGS]

@@ -89,6 +89,10 @@ class Source:
         """Return which pixels of a window are inside the picture; None: all of them."""
         return self._picture(top, bottom, left, right).inside
 
+    def whole(self) -> Picture:
+        """Return all of it."""
+        return self._picture(0, self.shape[0], 0, self.shape[1])
+
     def reduced(self, factor: int) -> Floats32:
         """Return the means of blocks of factor × factor pixels, those at the far edges smaller.
 
