@@ -116,8 +116,9 @@ class Source:
                 f"{self.name}: a window must lie in the picture of {self.shape[0]}×{self.shape[1]} pixels, "
                 f"got rows {top} to {bottom}, columns {left} to {right}"
             )
-        if self._last is not None and self._last[0] == window:
-            return self._last[1]
+        last = self._last  # another thread may replace it
+        if last is not None and last[0] == window:
+            return last[1]
         with named(f"{self.name}, rows {top} to {bottom}, columns {left} to {right}"):
             values, inside = self._window(top, bottom, left, right)
             inside = both(inside, finite_pixels(values))
