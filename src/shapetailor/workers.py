@@ -43,7 +43,7 @@ class Outcome(NamedTuple, Generic[Item, Result]):
 def each_done(
     work: Callable[[Item], Result],
     items: Iterable[Item],
-    jobs: int = 1,
+    jobs: int | None = None,
     ray: str | None = None,
     gpus: int = 0,
 ) -> Iterator[Outcome[Item, Result]]:
@@ -53,19 +53,19 @@ def each_done(
     ----------
     work : callable
         What is done with an item. It is sent once to each worker, and may hold a model.
-    jobs : int
-        Worker processes of this machine; 1: none, the work is done here. On a cluster, the tasks that are there at
-        once (1: as many as it has room for).
+    jobs : int, optional
+        Worker processes of this machine; 1 (default): none, the work is done here. On a cluster, the tasks that are
+        there at once (default: as many as it has room for).
     ray : str, optional
         Address of a Ray cluster.
     gpus : int
         GPUs that a task on the cluster takes.
     """
-    if jobs < 1:
+    if jobs is not None and jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}")
     if ray is not None:
         return _on_ray(work, items, jobs, ray, gpus)
-    if jobs == 1:
+    if jobs is None or jobs == 1:
         return (_attempt(work, item) for item in items)
     return _in_processes(work, items, jobs)
 
@@ -159,7 +159,7 @@ def _serve(connection: Connection, threads: int) -> None:
 
 
 def _on_ray(
-    work: Callable[[Item], Result], items: Iterable[Item], jobs: int, address: str, gpus: int
+    work: Callable[[Item], Result], items: Iterable[Item], jobs: int | None, address: str, gpus: int
 ) -> Iterator[Outcome[Item, Result]]:
     try:
         import ray
@@ -175,7 +175,7 @@ def _on_ray(
     task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=MOST_DEATHS - 1)(_ray_task)
     running: dict[Any, Item] = {}
     for item in items:
-        while len(running) >= (jobs if jobs > 1 else QUEUED * max(1, int(ray.cluster_resources().get("CPU", 1)))):
+        while len(running) >= (jobs or QUEUED * max(1, int(ray.cluster_resources().get("CPU", 1)))):
             yield _finished(ray, running)
         running[task.remote([shared], shared.hex(), item)] = item
     while running:

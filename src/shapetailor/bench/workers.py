@@ -27,9 +27,9 @@ WORKERS = (1, 2)
 #: Seconds that a picture took, and of them seconds of a core.
 Times = tuple[float, float]
 WORDS = (
-    "Each worker has one thread: it reads a picture, segments it and writes the label map. Started: seconds until every\n"
-    "worker has done two pictures; the rest is of later ones. CPU: seconds of a core for a picture, which other load\n"
-    "changes little. Busy: the share of the workers' time that is spent on pictures; the rest is overhead."
+    "Each worker has one thread: it reads a picture, segments it and writes the label map. Started: seconds until\n"
+    "every worker has done two pictures; the rest is of later ones. CPU: seconds of a core for a picture, which other\n"
+    "load changes little. Busy: the share of the workers' time that is spent on pictures; the rest is overhead."
 )
 
 

@@ -50,7 +50,7 @@ def apply_all(
     exports: dict[str, Export] | None = None,
     crs: str = WGS84,
     force: bool = False,
-    jobs: int = 1,
+    jobs: int | None = None,
     ray: str | None = None,
     progress: Callable[[Iterable[Done]], Iterable[Done]] = iter,
 ) -> Report:

@@ -21,7 +21,7 @@ FAILURES = "failures.csv"
 def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare who does the work."""
     parser.add_argument(
-        "--jobs", type=_at_least_one, default=1, metavar="N", help="worker processes (default: 1; with --ray: all)"
+        "--jobs", type=_at_least_one, metavar="N", help="worker processes (default: 1; with --ray: all)"
     )
     parser.add_argument("--ray", metavar="ADDRESS", help="work on a Ray cluster, such as auto or HOST:6379")
 
