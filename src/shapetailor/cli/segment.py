@@ -230,7 +230,7 @@ def _segment_source(
         options["scribbles"] = read_scribbles(_partner(args.scribbles, path.stem))
     if args.strokes is not None:
         strokes = read_strokes(_partner(args.strokes, path.stem, (".json",)))
-        options["scribbles"] = rasterise(strokes, picture.values.shape[:2])
+        options["scribbles"] = rasterise(strokes, source.shape)
     if args.regions is None and args.init is None and "scribbles" not in options:
         options["regions"] = 2
     if args.iterations is not None:
