@@ -56,3 +56,21 @@ def taught(tmp_path_factory):
     assert main(["teach", str(folder)]) == 0
     assert main(["apply", str(folder)]) == 0
     return folder
+
+
+@pytest.fixture(scope="session")
+def ray_cluster():
+    """A real Ray cluster: a head without cores, which survives, and two nodes of one core each (`workers`)."""
+    ray = pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    here, store = Path(__file__).parent, {"object_store_memory": 80 * 2**20}
+    paths = [str(here / "workers"), str(here.parent / "src"), os.environ.get("PYTHONPATH", "")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("PYTHONPATH", os.pathsep.join(paths))
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **store, "include_dashboard": False})
+        cluster.workers = [cluster.add_node(num_cpus=1, **store) for _ in range(2)]
+        yield cluster
+        ray.shutdown()
+        cluster.shutdown()

@@ -12,7 +12,7 @@ ROOMS = sorted(p.stem for p in SOURCE.iterdir() if p.suffix == ".py" or (p / "__
 #: From the ground up: a room imports only rooms of the floors below its own.
 FLOORS = [
     {"_version", "arrays"},
-    {"clustering", "io", "labels", "loss", "metrics", "parallel"},
+    {"clustering", "io", "labels", "loss", "metrics", "parallel", "workers"},
     {"datasets", "drawing", "evaluate", "poisson", "strokes"},
     {"network"},
     {"evolution"},

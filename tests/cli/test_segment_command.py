@@ -204,7 +204,12 @@ def test_bad_files_are_named_at_the_end_and_the_rest_is_done(segmenter, pictures
     assert printed.out == "2 segmented, 2 failed\n"
     assert f"failed: {pictures / 'black.png'}: image is black" in printed.err
     assert f"failed: {pictures / 'broken.jpg'}: " in printed.err
-    assert names(tmp_path / "out") == ["a.overlay.png", "a.png", "b.overlay.png", "b.png"]
+    assert names(tmp_path / "out") == ["a.overlay.png", "a.png", "b.overlay.png", "b.png", "failures.csv"]
+    assert f"{pictures / 'black.png'},image is black" in (tmp_path / "out" / "failures.csv").read_text()
+    (pictures / "broken.jpg").unlink()
+    write_image(pictures / "black.png", PICTURE)
+    assert run(pictures, "--out", tmp_path / "out") == 0
+    assert "failures.csv" not in names(tmp_path / "out")
 
 
 def test_vanished_regions_are_said(segmenter, pictures, tmp_path, capsys):
@@ -245,7 +250,7 @@ def test_a_name_too_long_fails_alone_and_again(segmenter, pictures, tmp_path):
     write_image(pictures / f"{'x' * 251}.png", PICTURE)
     for _ in range(2):
         assert run(pictures, "--out", tmp_path / "out") == 1
-        assert names(tmp_path / "out") == ["a.overlay.png", "a.png", "b.overlay.png", "b.png"]
+        assert names(tmp_path / "out") == ["a.overlay.png", "a.png", "b.overlay.png", "b.png", "failures.csv"]
 
 
 def test_a_folder_that_cannot_be_written_to_is_noticed_before_the_work(segmenter, pictures, tmp_path, monkeypatch):

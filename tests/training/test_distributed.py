@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -130,10 +131,16 @@ def test_two_processes_have_the_gradients_of_one(data, tmp_path):
             assert torch.allclose(found[name], each, rtol=1e-4, atol=1e-6), name
 
 
-def test_two_processes_train_the_network_of_one(data, tmp_path):
+def test_two_machines_train_the_network_of_one(data, tmp_path, monkeypatch):
+    """Two machines, each with its `torchrun` and its address on the loopback device."""
     alone, shared = tmp_path / "alone.safetensors", tmp_path / "shared.safetensors"
-    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
-    processes = [start(data, alone, 4), start(data, shared, 4, *torchrun)]
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    torchrun = ["-m", "torch.distributed.run", "--nnodes=2", "--master-addr=127.0.0.1", f"--master-port={port}"]
+    nodes = [(f"--node-rank={rank}", f"--local-addr=127.0.0.{rank + 1}", "--nproc-per-node=1") for rank in (0, 1)]
+    processes = [start(data, alone, 4), *(start(data, shared, 4, *torchrun, *node) for node in nodes)]
     for each in processes:
         finish(each)
     (one, one_data), (two, two_data) = load_model(alone), load_model(shared)

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
-from xml.etree import ElementTree
+from time import monotonic
+from typing import Any, NamedTuple
 
 from .._version import __version__
 from ..io.files import atomic
-from ..io.images import read_image, read_labels
-from .classification import Classification, PixelSize, TableRow, measure
+from ..io.georeference import WGS84
+from ..io.images import read_labels
+from ..io.pixel_size import PixelSize, as_pixel_size, stored_pixel_size
+from ..io.remote import Location, delivered, fetched, names_in
+from ..io.source import open_source
+from ..workers import Outcome, each_done
+from .classification import Classification, TableRow, measure
 from .classifier import Classifier
 from .tables import write_summary, write_table
+
+__all__ = ["Report", "apply_all", "as_pixel_size", "check_names", "file_digest", "stored_pixel_size"]
 
 STATE, TABLE, SUMMARY = "apply.json", "table.csv", "summary.csv"
 #: What is written for each picture; the map comes last, and so vouches for the rest.
@@ -27,23 +33,26 @@ Export = Callable[[Path, Classification], None]
 
 @dataclass
 class Report:
-    """What came of a batch: rows of all pictures, how many were done before, and a line for each that failed."""
+    """What came of a batch: rows of all pictures, how many were done before, and why others failed."""
 
     rows: dict[str, list[TableRow]] = field(default_factory=dict)
     before: int = 0
-    failures: list[str] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
 
 
 def apply_all(
     classifier: Classifier,
     model: Path,
-    pictures: Sequence[Path],
-    out: Path,
+    pictures: Sequence[Location],
+    out: Location,
     *,
     pixel_size: PixelSize | None = None,
     exports: dict[str, Export] | None = None,
+    crs: str = WGS84,
     force: bool = False,
-    progress: Callable[[Iterable[Path]], Iterable[Path]] = iter,
+    jobs: int | None = None,
+    ray: str | None = None,
+    progress: Callable[[Iterable[Done]], Iterable[Done]] = iter,
 ) -> Report:
     """Classify pictures into a folder.
 
@@ -54,52 +63,140 @@ def apply_all(
     ----------
     classifier, model : Classifier, path
         The classifier and the file that it was read from.
-    pictures : list of path
+    pictures : list of path or Remote
         Their stems are the results' names.
     pixel_size : PixelSize, optional
         Else what the files say.
     exports : mapping, optional
         Ending of a further file → what writes it.
+    crs : str
+        Coordinate system of the polygons of pictures with a georeference.
+    jobs, ray
+        Who does the work: see `each_done`. The tables are the same, byte for byte.
+    progress : callable
+        Is given what is done, one picture after the other, and passes it on.
     """
     check_names(pictures, out)
-    exports = exports or {}
-    out.mkdir(parents=True, exist_ok=True)
-    options: dict[str, Any] = {
-        "version": __version__,
-        "model": file_digest(model),
-        "exports": sorted(exports),
-        "pixel_size": None if pixel_size is None else list(pixel_size),
-    }
-    done = {} if force else _done_before(out / STATE, options)
-    report = Report()
-    for path in progress(pictures):
-        try:
-            digest = file_digest(path)
-            size = pixel_size or stored_pixel_size(path)
-            ready = all((out / f"{path.stem}{ending}").exists() for ending in (*exports, *ENDINGS))
-            if done.get(path.stem) == digest and ready:
-                report.rows[path.name] = measure(read_labels(out / f"{path.stem}.png"), classifier.classes, size)
-                report.before += 1
+    if isinstance(out, Path):
+        out.mkdir(parents=True, exist_ok=True)
+    work = _Apply(classifier, out, pixel_size, exports or {}, crs)
+    state = _State(
+        out,
+        {
+            "version": __version__,
+            "model": file_digest(model),
+            "exports": sorted(work.exports),
+            "crs": crs,
+            "pixel_size": None if pixel_size is None else list(pixel_size),
+        },
+    )
+    former = {} if force else state.read()
+    there = names_in(out)
+    tasks = [(path, former.get(path.stem) if there.issuperset(work.names(path.stem)) else None) for path in pictures]
+    report, rows = Report(), {}
+    try:
+        for each in progress(each_done(work, tasks, jobs, ray)):
+            path = each.item[0]
+            if each.result is None:
+                if each.disk:
+                    raise OSError(each.reason)  # a full disk is wrong with all of them
+                report.failures[str(path)] = each.reason
                 continue
-            found = classifier.apply(read_image(path), size)
-            _save(found, out, path.stem, exports)
-            done[path.stem] = digest
-            _write_json(out / STATE, {"options": options, "done": done})
-            report.rows[path.name] = found.table
-        except Exception as error:  # whatever is wrong with one picture must not cost the others
-            if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
-                raise  # a full disk is wrong with all of them
-            reason = str(error) or type(error).__name__
-            report.failures.append(reason if str(path) in reason else f"{path}: {reason}")
+            rows[path], state.done[path.stem] = each.result.rows, each.result.digest
+            report.before += each.result.before
+            state.write_soon()
+    finally:
+        state.write()
+    report.rows = {path.name: rows[path] for path in pictures if path in rows}
+    report.failures = {str(path): report.failures[str(path)] for path in pictures if str(path) in report.failures}
     if report.rows:
-        write_table(out / TABLE, report.rows)
-        write_summary(out / SUMMARY, report.rows)
+        with delivered(out, [TABLE, SUMMARY]) as folder:
+            write_table(folder / TABLE, report.rows)
+            write_summary(folder / SUMMARY, report.rows)
     return report
 
 
-def check_names(pictures: Sequence[Path], out: Path) -> None:
+class _Applied(NamedTuple):
+    """A picture that is done: its rows, its digest, and whether it was done before."""
+
+    rows: list[TableRow]
+    digest: str
+    before: bool
+
+
+#: A picture and the digest it had when it was done, and what came of it.
+Done = Outcome[tuple[Location, str | None], _Applied]
+
+
+@dataclass(frozen=True)
+class _Apply:
+    """What is done with a picture, by whichever worker."""
+
+    classifier: Classifier
+    out: Location
+    pixel_size: PixelSize | None
+    exports: dict[str, Export]
+    crs: str
+
+    def names(self, stem: str) -> list[str]:
+        """What is written, in this order."""
+        return [f"{stem}{ending}" for ending in (*self.exports, *ENDINGS)]
+
+    def __call__(self, task: tuple[Location, str | None]) -> _Applied:
+        picture, before = task
+        with fetched(picture) as path:
+            digest = folder_digest(path) if path.is_dir() else file_digest(path)
+            with open_source(path) as source:
+                size = self.pixel_size or source.pixel_size
+                if digest == before:
+                    with fetched(self.out / f"{picture.stem}.png") as map_path:
+                        return _Applied(measure(read_labels(map_path), self.classifier.classes, size), digest, True)
+                found = self.classifier.apply(source.whole(), size)
+                place = source.georeference and replace(source.georeference, target=self.crs)
+        found = replace(found, georeference=place)
+        with delivered(self.out, self.names(picture.stem)) as folder:
+            for ending, write in self.exports.items():
+                write(folder / f"{picture.stem}{ending}", found)
+            for ending, save in zip(ENDINGS, (found.save_overlay, found.save_uncertainty, found.save), strict=True):
+                save(folder / f"{picture.stem}{ending}")
+        return _Applied(found.table, digest, False)
+
+
+class _State:
+    """`apply.json`: the options, and the digests of the pictures that are done."""
+
+    def __init__(self, out: Location, options: dict[str, Any]) -> None:
+        self.out, self.options = out, options
+        self.done: dict[str, str] = {}
+        self._next = 0.0
+
+    def read(self) -> dict[str, str]:
+        """Return name → digest of the pictures done with the same model and options."""
+        try:
+            with fetched(self.out / STATE) as path:
+                state = json.loads(path.read_text(encoding="utf-8"))
+            self.done = dict(state["done"]) if state["options"] == self.options else {}
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+        return dict(self.done)
+
+    def write_soon(self) -> None:
+        """Write, but spend at most a tenth of the time on it: the record of a million pictures is large."""
+        start = monotonic()
+        if start >= self._next:
+            self.write()
+            self._next = monotonic() + 9 * (monotonic() - start)
+
+    def write(self) -> None:
+        """Write what is known by now."""
+        content = json.dumps({"options": self.options, "done": dict(sorted(self.done.items()))}, indent=1)
+        with delivered(self.out, [STATE]) as folder, atomic(folder / STATE) as temporary:
+            temporary.write_text(content + "\n", encoding="utf-8")
+
+
+def check_names(pictures: Sequence[Location], out: Location) -> None:
     """Raise if two pictures would be written to the same files, or one over a picture."""
-    by_stem: dict[str, Path] = {}
+    by_stem: dict[str, Location] = {}
     inputs = {path.resolve() for path in pictures}
     for path in pictures:
         other = by_stem.setdefault(path.stem, path)
@@ -114,68 +211,14 @@ def check_names(pictures: Sequence[Path], out: Path) -> None:
                 )
 
 
+def folder_digest(path: Path) -> str:
+    """Return a SHA-256 of the files in a folder, by their names, sizes and times: a Zarr picture may be large."""
+    files = sorted(each for each in path.rglob("*") if each.is_file())
+    facts = [(str(each.relative_to(path)), each.stat().st_size, each.stat().st_mtime_ns) for each in files]
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+
 def file_digest(path: Path) -> str:
     """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def stored_pixel_size(path: Path) -> PixelSize | None:
-    """Return the side of a pixel that a TIFF file of ImageJ or OME tells, else None.
-
-    The dots per inch of other files are about printing and say nothing of what is seen.
-    """
-    if path.suffix.lower() not in (".tif", ".tiff"):
-        return None
-    import tifffile
-
-    with tifffile.TiffFile(path) as file:
-        if file.ome_metadata:
-            return _ome_pixel_size(file.ome_metadata)
-        unit = (file.imagej_metadata or {}).get("unit")
-        tag = file.pages[0].tags.get("XResolution")  # type: ignore[union-attr]
-        if not unit or unit in ("pixel", "pixels") or tag is None or not tag.value[0]:
-            return None
-        per_unit, of = tag.value
-        return PixelSize(of / per_unit, {"micron": "µm", "um": "µm", "\\u00B5m": "µm"}.get(unit, str(unit)))
-
-
-def _ome_pixel_size(xml: str) -> PixelSize | None:
-    for element in ElementTree.fromstring(xml).iter():
-        if element.tag.endswith("}Pixels") and "PhysicalSizeX" in element.attrib:
-            return PixelSize(float(element.attrib["PhysicalSizeX"]), element.attrib.get("PhysicalSizeXUnit", "µm"))
-    return None
-
-
-def as_pixel_size(text: str) -> PixelSize:
-    """Read a side with its unit.
-
-    >>> as_pixel_size("0.5um")
-    PixelSize(side=0.5, unit='µm')
-    """
-    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([^\W\d_]+)\s*", text)
-    if not match or float(match[1]) <= 0:
-        raise ValueError(f'--pixel-size must be a side and its unit, such as "0.5um" or "2 mm", got {text!r}')
-    return PixelSize(float(match[1]), {"um": "µm", "μm": "µm"}.get(match[2], match[2]))
-
-
-def _save(found: Classification, out: Path, stem: str, exports: dict[str, Export]) -> None:
-    for ending, write in exports.items():
-        write(out / f"{stem}{ending}", found)
-    found.save_overlay(out / f"{stem}{ENDINGS[0]}")
-    found.save_uncertainty(out / f"{stem}{ENDINGS[1]}")
-    found.save(out / f"{stem}{ENDINGS[2]}")
-
-
-def _done_before(path: Path, options: dict[str, Any]) -> dict[str, str]:
-    """Return name → digest of the pictures done with the same model and options."""
-    try:
-        state = json.loads(path.read_text(encoding="utf-8"))
-        return dict(state["done"]) if state["options"] == options else {}
-    except (FileNotFoundError, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError):
-        return {}
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    with atomic(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

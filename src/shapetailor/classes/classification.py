@@ -13,16 +13,11 @@ from skimage.measure import label as connected_components
 
 from ..arrays import RGB8, Array, Floats32, Labels
 from ..drawing.class_pictures import class_overlay
+from ..io.georeference import Georeference
 from ..io.images import write_image, write_labels
+from ..io.pixel_size import PixelSize as PixelSize
 from ..labels import boundary_length
 from .names import IGNORE, UNLABELLED, ClassName
-
-
-class PixelSize(NamedTuple):
-    """Side of a pixel, and its unit."""
-
-    side: float
-    unit: str
 
 
 class TableRow(NamedTuple):
@@ -57,6 +52,8 @@ class Classification:
         What was classified, as it was given.
     classes : tuple of ClassName
     pixel_size : PixelSize, optional
+    georeference : Georeference, optional
+        Where the picture lies on the Earth.
     """
 
     labels: Labels
@@ -64,6 +61,7 @@ class Classification:
     image: Array
     classes: tuple[ClassName, ...]
     pixel_size: PixelSize | None = None
+    georeference: Georeference | None = None
 
     @cached_property
     def uncertainty(self) -> Floats32:

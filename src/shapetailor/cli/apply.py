@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from functools import partial
 from pathlib import Path
 
 from tqdm import tqdm
 
-from ..io.files import image_files
+from ..io.georeference import check_crs
+from ..io.remote import location
+from .pictures import add_crs_argument, add_worker_arguments, opened, report_failures
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("model", type=Path, metavar="MODEL_OR_PROJECT", help="model.safetensors, or a project's folder")
     parser.add_argument(
-        "inputs", nargs="*", type=Path, metavar="IMAGE_OR_FOLDER", help="pictures (default: the project's)"
+        "inputs",
+        nargs="*",
+        metavar="IMAGE_OR_FOLDER",
+        help="pictures, folders or URLs (default: the project's)",
     )
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="the folder to write to (default: the project's results)"
+        "--out", type=location, metavar="DIR", help="the folder to write to (default: the project's results)"
     )
     parser.add_argument("--pixel-size", metavar="SIDE", help="side of a pixel with its unit, such as 0.5um")
     parser.add_argument(
         "--export",
         nargs="+",
         default=[],
-        choices=("geojson", "coco", "imagej", "ome-tiff"),
-        help="also write NAME.geojson (QuPath), NAME.coco.json, NAME.rois.zip (ImageJ), NAME.ome.tif",
+        choices=("geojson", "coco", "imagej", "ome-tiff", "ome-zarr", "tiff"),
+        help="also write NAME.geojson (QuPath, GIS), .coco.json, .rois.zip (ImageJ), .ome.tif, .ome.zarr, .tif",
     )
+    add_crs_argument(parser)
+    add_worker_arguments(parser)
     parser.add_argument("--force", action="store_true", help="do again what is done already")
 
 
@@ -50,8 +56,9 @@ def run(args: argparse.Namespace) -> int:
     if out is None:
         raise ValueError("--out must name the folder to write to where no project is given")
     size = None if args.pixel_size is None else as_pixel_size(args.pixel_size)
-    pictures = _pictures(args.inputs) if args.inputs or project is None else project.pictures
-    bar = partial(tqdm, desc="apply", unit="picture", disable=None)
+    check_crs(args.crs)
+    pictures = opened(args.inputs) if args.inputs or project is None else project.pictures
+    bar = partial(tqdm, total=len(pictures), desc="apply", unit="picture", disable=None)
     report = apply_all(
         Classifier.load(model),
         model,
@@ -59,29 +66,15 @@ def run(args: argparse.Namespace) -> int:
         out,
         pixel_size=size,
         exports=dict(FORMATS[name] for name in args.export),
+        crs=args.crs,
         force=args.force,
+        jobs=args.jobs,
+        ray=args.ray,
         progress=bar,
     )
     parts = [f"{len(report.rows) - report.before} classified"]
     parts += [f"{report.before} done before (--force does them again)"] if report.before else []
     parts += [f"{len(report.failures)} failed"] if report.failures else []
     print(f"{', '.join(parts)}: {out}")
-    for line in report.failures:
-        print(f"failed: {line}", file=sys.stderr)
+    report_failures(report.failures, out)
     return 1 if report.failures else 0
-
-
-def _pictures(paths: list[Path]) -> list[Path]:
-    """Return all pictures that are named, folders opened."""
-    found: list[Path] = []
-    for path in paths:
-        if path.is_dir():
-            inside = image_files(path)
-            if not inside:
-                raise ValueError(f"{path} holds no pictures")
-            found += inside
-        elif path.exists():
-            found.append(path)
-        else:
-            raise FileNotFoundError(f"{path}: no such file or folder")
-    return found

@@ -5,16 +5,25 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tqdm import tqdm
 
+from ..drawing import exports
 from ..drawing.animation import Recorder
 from ..io.files import check_writable, image_files
-from ..io.images import read_labels, read_picture
+from ..io.georeference import check_crs
+from ..io.images import read_labels
+from ..io.pixel_size import as_pixel_size
+from ..io.remote import Location, delivered, fetched, location, names_in
+from ..io.source import Source, open_source
 from ..strokes import rasterise, read_scribbles, read_strokes
+from ..workers import each_done
+from .pictures import add_crs_argument, add_worker_arguments, opened, report_failures
 
 if TYPE_CHECKING:
     from ..segmentation.segmenter import Segmenter
@@ -22,12 +31,13 @@ if TYPE_CHECKING:
 #: Vanished regions that are named.
 MOST_NAMED = 10
 FORMATS = {"png": ".png", "tiff": ".tif"}
+EXPORTS = ("geojson", "coco", "imagej", "ome-tiff", "ome-zarr")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("inputs", nargs="+", type=Path, metavar="IMAGE_OR_FOLDER", help="pictures, or folders of them")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder to write to")
+    parser.add_argument("inputs", nargs="+", metavar="IMAGE_OR_FOLDER", help="pictures, or folders of them, or URLs")
+    parser.add_argument("--out", type=location, required=True, metavar="DIR", help="the folder to write to")
     parser.add_argument(
         "--regions",
         type=_count,
@@ -66,7 +76,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--animate", action="store_true", help="also write NAME.gif, the evolution")
     parser.add_argument("--uncertainty", action="store_true", help="also write NAME.uncertainty.png, with marks")
     parser.add_argument("--statistics", action="store_true", help="also write NAME.csv, a line for each region")
-    parser.add_argument("--polygons", action="store_true", help="also write NAME.geojson, the regions' outlines")
+    parser.add_argument("--polygons", action="store_true", help="the same as --export geojson")
+    parser.add_argument(
+        "--export",
+        nargs="+",
+        default=[],
+        choices=EXPORTS,
+        help="also write NAME.geojson (QuPath, GIS), .coco.json, .rois.zip (ImageJ), .ome.tif, .ome.zarr",
+    )
+    add_crs_argument(parser)
+    parser.add_argument("--pixel-size", metavar="SIDE", help="with its unit, such as 0.5um")
+    add_worker_arguments(parser)
     parser.add_argument("--force", action="store_true", help="do again what is done already")
     parser.add_argument("--device", default="cpu", metavar="D", help="cpu (default) or cuda")
 
@@ -83,7 +103,12 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError("give --scribbles or --strokes, got both")
     if args.uncertainty and args.scribbles is None and args.strokes is None:
         raise ValueError("--uncertainty is of regions that are marked; give --strokes or --scribbles")
-    images = _inputs(args.inputs, args.out)
+    if args.pixel_size is not None:
+        as_pixel_size(args.pixel_size)
+    check_crs(args.crs)
+    if args.polygons and "geojson" not in args.export:
+        args.export.append("geojson")
+    images = opened(args.inputs, args.out)
     for name in ("init", "scribbles", "strokes"):
         given = getattr(args, name)
         if given is not None and not given.exists():
@@ -94,16 +119,18 @@ def run(args: argparse.Namespace) -> int:
                 "add --same-marks to use it for all"
             )
     _check_outputs(images, args)
-    waiting = [path for path in images if args.force or not all(map(_exists, _outputs(path.stem, args)))]
-    args.out.mkdir(parents=True, exist_ok=True)
-    check_writable(args.out)
+    there = set() if args.force else names_in(args.out)
+    waiting = [path for path in images if not there.issuperset(_outputs(path.stem, args))]
+    if isinstance(args.out, Path):
+        args.out.mkdir(parents=True, exist_ok=True)
+        check_writable(args.out)
     outcome = _Outcome(skipped=len(images) - len(waiting))
     try:
         if waiting:
             _segment_all(waiting, args, outcome)
     finally:  # Ctrl-C keeps the list of failures
         if outcome.begun or not waiting:
-            _report(outcome)
+            _report(outcome, [str(path) for path in images], args.out)
     return 1 if outcome.failures else 0
 
 
@@ -114,14 +141,7 @@ class _Outcome:
     skipped: int
     begun: bool = False
     segmented: int = 0
-    failures: list[str] = field(default_factory=list)
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # a name that is too long
-        return False
+    failures: dict[str, str] = field(default_factory=dict)
 
 
 def load_segmenter(name_or_path: str, device: str, max_pixels: int | None) -> Segmenter:
@@ -149,65 +169,60 @@ def _numbers(text: str) -> list[int]:
     return numbers
 
 
-def _inputs(paths: list[Path], out: Path) -> list[Path]:
-    """Return all images that are named, folders opened."""
-    images: list[Path] = []
-    for path in paths:
-        if path.is_dir():
-            if path.resolve() == out.resolve():
-                raise ValueError(f"--out must be another folder than the pictures', got {out} for both")
-            found = image_files(path)
-            if not found:
-                raise ValueError(f"{path} holds no pictures")
-            images += found
-        elif path.exists():
-            images.append(path)
-        else:
-            raise FileNotFoundError(f"{path}: no such file or folder")
-    return images
-
-
-def _check_outputs(images: list[Path], args: argparse.Namespace) -> None:
+def _check_outputs(images: list[Location], args: argparse.Namespace) -> None:
     """Make sure that no output is that of another image, nor an input."""
-    source: dict[Path, Path] = {}
+    source: dict[str, Location] = {}
     inputs = {path.resolve() for path in images}
     for path in images:
         for output in _outputs(path.stem, args):
             other = source.setdefault(output, path)
             if other is not path:
                 raise ValueError(f"{other} and {path} would both be written to {output}; give them different --out")
-            if output.resolve() in inputs:
+            if (args.out / output).resolve() in inputs:
                 raise ValueError(f"{output} would overwrite a picture that is to be segmented; choose another --out")
 
 
-def _outputs(stem: str, args: argparse.Namespace) -> list[Path]:
+def _outputs(stem: str, args: argparse.Namespace) -> list[str]:
     """Return what is to be written for an image; the label map is written last, and so vouches for the rest."""
     wanted = [
         (True, ".overlay.png"),
         (args.uncertainty, ".uncertainty.png"),
         (args.statistics, ".csv"),
-        (args.polygons, ".geojson"),
         (args.animate, ".gif"),
+        *((name in args.export, ending) for name, (ending, _) in exports.FORMATS.items()),
+        (True, FORMATS[args.format]),
     ]
-    endings = [ending for asked, ending in wanted if asked] + [FORMATS[args.format]]
-    return [args.out / f"{stem}{ending}" for ending in endings]
+    return [f"{stem}{ending}" for asked, ending in wanted if asked]
 
 
-def _segment_all(images: list[Path], args: argparse.Namespace, outcome: _Outcome) -> None:
-    """Segment and save; note a line for each image that failed."""
+def _segment_all(images: list[Location], args: argparse.Namespace, outcome: _Outcome) -> None:
+    """Segment and save; note a reason for each image that failed."""
     segmenter = load_segmenter(args.model, args.device, args.max_pixels)
     outcome.begun = True
-    for path in tqdm(images, desc="segment", unit="image", disable=None):
-        try:
-            _segment_one(segmenter, path, args)
-            outcome.segmented += 1
-        except Exception as error:  # whatever is wrong with one image must not cost the others
-            reason = str(error) or type(error).__name__
-            outcome.failures.append(reason if str(path) in reason else f"{path}: {reason}")
+    work = partial(_segment_one, segmenter, args)
+    done = each_done(work, images, args.jobs, args.ray, gpus=int(args.device.startswith("cuda")))
+    for each in tqdm(done, total=len(images), desc="segment", unit="image", disable=None):
+        if each.reason:
+            outcome.failures[str(each.item)] = each.reason
+            continue
+        outcome.segmented += 1
+        if each.result:
+            tqdm.write(each.result, file=sys.stderr)
 
 
-def _segment_one(segmenter: Segmenter, path: Path, args: argparse.Namespace) -> None:
-    picture = read_picture(path, args.page, args.channels)
+def _segment_one(segmenter: Segmenter, args: argparse.Namespace, image: Location) -> str:
+    """Segment an image and write its files; return what the user should know."""
+    names = _outputs(image.stem, args)
+    with ExitStack() as stack:
+        path, folder = stack.enter_context(fetched(image)), stack.enter_context(delivered(args.out, names))
+        source = stack.enter_context(open_source(path, args.page, args.channels))
+        return _segment_source(segmenter, source, image, [folder / name for name in names], args)
+
+
+def _segment_source(
+    segmenter: Segmenter, source: Source, path: Location, outputs: list[Path], args: argparse.Namespace
+) -> str:
+    picture = source.whole()
     options: dict[str, Any] = {"seed": args.seed, "regions": args.regions}
     if args.init is not None:
         options["init"] = read_labels(_partner(args.init, path.stem))
@@ -215,7 +230,7 @@ def _segment_one(segmenter: Segmenter, path: Path, args: argparse.Namespace) -> 
         options["scribbles"] = read_scribbles(_partner(args.scribbles, path.stem))
     if args.strokes is not None:
         strokes = read_strokes(_partner(args.strokes, path.stem, (".json",)))
-        options["scribbles"] = rasterise(strokes, picture.values.shape[:2])
+        options["scribbles"] = rasterise(strokes, source.shape)
     if args.regions is None and args.init is None and "scribbles" not in options:
         options["regions"] = 2
     if args.iterations is not None:
@@ -223,19 +238,27 @@ def _segment_one(segmenter: Segmenter, path: Path, args: argparse.Namespace) -> 
     recorder = Recorder(*picture) if args.animate else None
     image = picture.values if picture.inside is None else picture
     result = segmenter.segment(image, callback=recorder, **options)
-    if result.vanished:
-        shown = ", ".join(map(str, result.vanished[:MOST_NAMED]))
-        more = len(result.vanished) - MOST_NAMED
-        tqdm.write(f"{path}: no pixel in region {shown}{f' and {more} more' if more > 0 else ''}", file=sys.stderr)
+    place = source.georeference and replace(source.georeference, target=args.crs)
+    size = source.pixel_size if args.pixel_size is None else as_pixel_size(args.pixel_size)
+    found = exports.LabelMap(result.labels, exports.region_entries(result.labels), size, place)
     savers: dict[str, Callable[[Path], None]] = {
         ".overlay.png": result.save_overlay,
         ".uncertainty.png": result.save_uncertainty,
-        ".csv": result.save_statistics,
-        ".geojson": result.save_polygons,
+        ".csv": partial(result.save_statistics, pixel_size=size),
         ".gif": lambda output: recorder.save(output, result.labels) if recorder else None,
+        ".png": result.save,
+        **{ending: partial(_export, write, found) for ending, write in exports.FORMATS.values()},
     }
-    for output in _outputs(path.stem, args):
-        savers.get(output.name.removeprefix(path.stem), result.save)(output)
+    for output in outputs:
+        savers[output.name.removeprefix(path.stem)](output)
+    if not result.vanished:
+        return ""
+    shown, more = ", ".join(map(str, result.vanished[:MOST_NAMED])), len(result.vanished) - MOST_NAMED
+    return f"{path}: no pixel in region {shown}{f' and {more} more' if more > 0 else ''}"
+
+
+def _export(write: Callable[[Path, exports.LabelMap], None], found: exports.LabelMap, output: Path) -> None:
+    write(output, found)
 
 
 def _partner(path: Path, stem: str, suffixes: tuple[str, ...] = (".png", ".tif")) -> Path:
@@ -249,10 +272,9 @@ def _partner(path: Path, stem: str, suffixes: tuple[str, ...] = (".png", ".tif")
     return found[0]
 
 
-def _report(outcome: _Outcome) -> None:
+def _report(outcome: _Outcome, images: list[str], out: Location) -> None:
     parts = [f"{outcome.segmented} segmented"]
     parts += [f"{outcome.skipped} done before (--force does them again)"] if outcome.skipped else []
     parts += [f"{len(outcome.failures)} failed"] if outcome.failures else []
     print(", ".join(parts))
-    for line in outcome.failures:
-        print(f"failed: {line}", file=sys.stderr)
+    report_failures({name: outcome.failures[name] for name in images if name in outcome.failures}, out)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 #: Largest JSON file that is read, in bytes.
@@ -53,6 +54,19 @@ def atomic(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise type(error)(error.errno, error.strerror, str(path)) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a new folder beside `path`, which takes its place when the block ends well, else is removed."""
+    path = Path(path)
+    with TemporaryDirectory(dir=path.parent, prefix=f".{path.stem[:50]}.") as temporary:
+        made, former = Path(temporary) / "new", Path(temporary) / "former"
+        made.mkdir()
+        yield made
+        if path.exists():
+            path.rename(former)
+        made.rename(path)
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:

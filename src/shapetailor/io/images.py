@@ -63,14 +63,10 @@ def read_picture(
 ) -> Picture:
     """Read an image file as `read_image` does, and which of its pixels are inside."""
     path = Path(path)
-    with _named(path):
+    with named(path):
         found = (tiff_picture(path, page, channels) if is_tiff(path) else None) or _pillow_file(path, page)
-        values = found.values if channels is None else _chosen(found.values, channels)
-        if values.ndim == 3 and values.shape[2] > MAX_CHANNELS:
-            raise UnfitError(
-                f"has {values.shape[2]} channels; at most {MAX_CHANNELS} are supported: choose some, such as "
-                "--channels 0,1,2 (channels= in Python)"
-            )
+        values = found.values if channels is None else chosen(found.values, channels)
+        check_channels(values)
         return Picture(values, both(found.inside, finite_pixels(values)))
 
 
@@ -120,11 +116,12 @@ def as_picture(image: Any) -> Picture:
     inside = both(inside, finite_pixels(array))
     if inside is not None and not inside.any():
         raise ValueError(f"image has no pixel with a value: all {inside.size} are nodata, NaN, infinite or transparent")
-    _check_range(array, inside)
+    check_range(array, inside)
     return Picture(array, None if inside is None or inside.all() else inside)
 
 
-def _check_range(array: Array, inside: Mask | None) -> None:
+def check_range(array: Array, inside: Mask | None) -> None:
+    """Raise if a number inside would overflow on its way to 0..1."""
     if array.dtype.kind == "f" and array.dtype.itemsize > 2:
         where = True if inside is None else inside if array.ndim == 2 else inside[..., None]
         largest = max(abs(array.max(where=where, initial=0)), abs(array.min(where=where, initial=0)))
@@ -152,7 +149,7 @@ def read_labels(path: str | os.PathLike[str]) -> Labels:
         As by `read_image`; also for JPEG, whose losses make new labels, and for fractional values.
     """
     path = Path(path)
-    with _named(path):
+    with named(path):
         samples = tiff_labels(path) if is_tiff(path) else None
         stored = _pillow_labels(path) if samples is None else samples
         if stored.dtype.kind == "f" and not np.array_equal(stored, np.rint(stored)):
@@ -163,10 +160,10 @@ def read_labels(path: str | os.PathLike[str]) -> Labels:
 def read_rgba(path: str | os.PathLike[str]) -> Array | None:
     """Read a drawing as H×W×4 bytes; None where it holds numbers: gray, indexed without transparency, or TIFF."""
     path = Path(path)
-    with _named(path):
+    with named(path):
         if is_tiff(path):
             return None
-        with _open(path) as file:
+        with open_with_pillow(path) as file:
             numbers = file.mode in ("1", "L", "I", "F") or file.mode.startswith("I;16") or file.mode == "P"
             if numbers and "transparency" not in file.info:
                 return None
@@ -246,7 +243,7 @@ def _write_pillow(path: Path, image: Image.Image) -> None:
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
+def named(path: Path | str) -> Iterator[None]:
     """Turn whatever a decoder raises into a ValueError that begins with the file's name."""
     try:
         yield
@@ -265,7 +262,8 @@ def _named(path: Path) -> Iterator[None]:
         raise ValueError(f"{path}: corrupt, or of a kind that cannot be read ({reason})") from error
 
 
-def _open(path: Path) -> Image.Image:
+def open_with_pillow(path: Path) -> Image.Image:
+    """Open a file with Pillow; raise where it declares more than it can hold."""
     # Pillow warns from 89 megapixels; 100 are an ordinary aerial picture. Its error at 179 stays.
     # The lock is there because the list of warning filters belongs to the whole process.
     with _OPENING, warnings.catch_warnings():
@@ -281,7 +279,7 @@ def _open(path: Path) -> Image.Image:
 
 
 def _pillow_file(path: Path, page: int | None) -> Picture:
-    with _open(path) as file:
+    with open_with_pillow(path) as file:
         pages = getattr(file, "n_frames", 1)
         if page is not None:
             check_page(page, pages)
@@ -328,7 +326,7 @@ def _opaque(image: Image.Image) -> Mask | None:
 
 
 def _pillow_labels(path: Path) -> Array:
-    with _open(path) as file:
+    with open_with_pillow(path) as file:
         if file.format in ("JPEG", "MPO"):
             raise UnfitError("JPEG cannot hold a label map: its losses make new labels; use PNG or TIFF")
         stored = np.asarray(ImageOps.exif_transpose(file))
@@ -337,7 +335,8 @@ def _pillow_labels(path: Path) -> Array:
     return stored
 
 
-def _chosen(values: Array, channels: Sequence[int]) -> Array:
+def chosen(values: Array, channels: Sequence[int]) -> Array:
+    """Return the channels that were asked for, in this order."""
     planes = values[..., None] if values.ndim == 2 else values
     if not len(channels) or not all(0 <= channel < planes.shape[2] for channel in channels):
         raise UnfitError(
@@ -345,6 +344,15 @@ def _chosen(values: Array, channels: Sequence[int]) -> Array:
         )
     chosen: Array = planes[..., list(channels)]
     return chosen[..., 0] if len(channels) == 1 else chosen
+
+
+def check_channels(values: Array) -> None:
+    """Raise if there are more channels than are supported."""
+    if values.ndim == 3 and values.shape[2] > MAX_CHANNELS:
+        raise UnfitError(
+            f"has {values.shape[2]} channels; at most {MAX_CHANNELS} are supported: choose some, such as "
+            "--channels 0,1,2 (channels= in Python)"
+        )
 
 
 def _one_label(stored: Array) -> Labels:

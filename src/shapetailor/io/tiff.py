@@ -21,11 +21,11 @@ MOST_COMPLAINTS = 500
 
 _TIFF_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 _ALPHA_SAMPLES = (1, 2)  # TIFF 6.0, ExtraSamples: associated and unassociated alpha
-_ORIENTATION, _NODATA = 274, 42113  # TIFF tags; the second is GDAL's
-_PILLOW_COLOURS = (5, 6, 8, 9, 10)  # TIFF 6.0, PhotometricInterpretation: CMYK, YCbCr, kinds of CIELAB
+ORIENTATION, _NODATA = 274, 42113  # TIFF tags; the second is GDAL's
+PILLOW_COLOURS = (5, 6, 8, 9, 10)  # TIFF 6.0, PhotometricInterpretation: CMYK, YCbCr, kinds of CIELAB
 
 
-class _Complaints(logging.Handler):
+class Complaints(logging.Handler):
     """Keeps tifffile's complaints from the user, and ends the reading of a file that gives rise to too many.
 
     A corrupt file may pretend to have thousands of pages with thousands of tags, each of them wrong.
@@ -40,7 +40,7 @@ class _Complaints(logging.Handler):
             raise UnfitError(f"corrupt: more than {MOST_COMPLAINTS} faults in its pages and tags")
 
 
-logging.getLogger("tifffile").addHandler(_Complaints())
+logging.getLogger("tifffile").addHandler(Complaints())
 
 
 def is_tiff(path: Path) -> bool:
@@ -53,31 +53,53 @@ def tiff_picture(path: Path, page: int | None, channels: Sequence[int] | None) -
     """Read a picture; None where Pillow has to (`_tiff_samples`)."""
     import tifffile
 
-    _Complaints.count.value = 0
+    Complaints.count.value = 0
     with tifffile.TiffFile(path) as file:
         samples = _tiff_samples(file, page, channels is not None)
         frame: Any = file.series[0].keyframe
         if samples is None:
             return None
-        samples, opaque = _without_alpha(samples, frame)
-        if frame.photometric == tifffile.PHOTOMETRIC.PALETTE and samples.ndim == 2:
-            samples = gray_if_gray((np.moveaxis(frame.colormap, 0, -1) >> 8).astype(np.uint8)[samples])
-        if samples.dtype.kind == "b":
-            samples = samples.astype(np.uint8) * 255
-        inside = both(opaque, _has_data(samples, frame))
-        if frame.photometric == tifffile.PHOTOMETRIC.MINISWHITE and samples.dtype.kind == "u":
-            samples = np.iinfo(samples.dtype).max - samples
-        return Picture(samples, inside)
+        return finished(samples, frame)
+
+
+def finished(samples: Array, frame: Any, gray_palette: bool | None = None) -> Picture:
+    """Return what upright, channel-last samples mean: alpha, palette, one bit, nodata and white as 0.
+
+    A palette is applied as gray if all its colours in these samples are; `gray_palette` decides it for windows.
+    """
+    import tifffile
+
+    samples, opaque = _without_alpha(samples, frame)
+    if frame.photometric == tifffile.PHOTOMETRIC.PALETTE and samples.ndim == 2:
+        colours = colour_map(frame)[samples]
+        samples = gray_if_gray(colours) if gray_palette is None else colours[..., 0] if gray_palette else colours
+    if samples.dtype.kind == "b":
+        samples = samples.astype(np.uint8) * 255
+    inside = both(opaque, _has_data(samples, frame))
+    if frame.photometric == tifffile.PHOTOMETRIC.MINISWHITE and samples.dtype.kind == "u":
+        samples = np.iinfo(samples.dtype).max - samples
+    return Picture(samples, inside)
+
+
+def colour_map(frame: Any) -> Array:
+    """Return the colours of a palette as N×3 bytes."""
+    return np.asarray((np.moveaxis(frame.colormap, 0, -1) >> 8).astype(np.uint8))
 
 
 def tiff_labels(path: Path) -> Array | None:
-    """Read the samples of a label map; None where Pillow has to."""
+    """Read the samples of a label map, −1 where it holds its nodata value; None where Pillow has to."""
     import tifffile
 
-    _Complaints.count.value = 0
+    Complaints.count.value = 0
     with tifffile.TiffFile(path) as file:
         samples = _tiff_samples(file, None, False)
-        return None if samples is None else _without_alpha(samples, file.series[0].keyframe)[0]
+        if samples is None:
+            return None
+        samples = _without_alpha(samples, file.series[0].keyframe)[0]
+        inside = _has_data(samples, file.series[0].keyframe)
+        if inside is None or samples.ndim > 2:
+            return samples
+        return np.where(inside, samples if samples.dtype.kind == "f" else samples.astype(np.int64), -1)
 
 
 def _tiff_samples(file: Any, page: int | None, pages_are_channels: bool) -> Array | None:
@@ -86,6 +108,21 @@ def _tiff_samples(file: Any, page: int | None, pages_are_channels: bool) -> Arra
     None where Pillow has to read the file: it has codecs that tifffile lacks (LZW, JPEG), and knows CMYK, YCbCr and
     CIELAB. Pillow knows up to four channels.
     """
+    series = checked_series(file)
+    frame = series.keyframe
+    if int(frame.photometric) in PILLOW_COLOURS:
+        return None
+    try:
+        samples = series.asarray()
+    except ValueError as error:
+        if "imagecodecs" not in str(error) or frame.samplesperpixel > 4:
+            raise
+        return None
+    return turned(channel_last(samples, series.axes, page, pages_are_channels), frame.tags.valueof(ORIENTATION, 1))
+
+
+def checked_series(file: Any) -> Any:
+    """Return the first series of a file; raise if it has none, is corrupt, or has colours that nobody reads."""
     if not len(file.series):
         raise UnfitError("holds no image")
     series = file.series[0]
@@ -93,23 +130,17 @@ def _tiff_samples(file: Any, page: int | None, pages_are_channels: bool) -> Arra
     check_declared(
         prod(series.shape) * (series.dtype.itemsize if series.dtype is not None else 1), file.filehandle.size
     )
-    if int(frame.photometric) in _PILLOW_COLOURS:
+    if int(frame.photometric) in PILLOW_COLOURS:
         if frame.bitspersample != 8 or (int(frame.photometric) == 5 and frame.samplesperpixel not in (4, 5)):
             name = f"{frame.photometric.name} of {frame.samplesperpixel}×{frame.bitspersample} bits"
             raise UnfitError(f"its colours are stored as {name}, which is not supported; store them as RGB")
         if frame.photometric == 6 and frame.compression == 1 and frame.tags.valueof(530, (2, 2)) != (1, 1):
             raise UnfitError("its colours are stored as subsampled YCbCr, which is not supported; store them as RGB")
-        return None
+        return series
     for each in series.pages:
         if each is not None and min(len(each.dataoffsets), len(each.databytecounts)) < prod(frame.chunked):
             raise UnfitError(f"corrupt: it has {len(each.dataoffsets)} of {prod(frame.chunked)} strips or tiles")
-    try:
-        samples = series.asarray()
-    except ValueError as error:
-        if "imagecodecs" not in str(error) or frame.samplesperpixel > 4:
-            raise
-        return None
-    return _turned(_channel_last(samples, series.axes, page, pages_are_channels), frame.tags.valueof(_ORIENTATION, 1))
+    return series
 
 
 def _without_alpha(samples: Array, frame: Any) -> tuple[Array, Mask | None]:
@@ -132,7 +163,7 @@ def _has_data(samples: Array, frame: Any) -> Mask | None:
     return np.asarray(np.atleast_3d(samples != value).any(axis=2))
 
 
-def _turned(samples: Array, orientation: int) -> Array:
+def turned(samples: Array, orientation: int) -> Array:
     """Turn H×W or H×W×C upright: TIFF 6.0, Orientation."""
     if orientation in (5, 6, 7, 8):
         samples = samples.swapaxes(0, 1)
@@ -143,7 +174,8 @@ def _turned(samples: Array, orientation: int) -> Array:
     return samples
 
 
-def _channel_last(samples: Array, axes: str, page: int | None, pages_are_channels: bool) -> Array:
+def channel_last(samples: Array, axes: str, page: int | None, pages_are_channels: bool) -> Array:
+    """Bring stored axes to H×W or H×W×C: one page, or pages as channels."""
     kept = [i for i, axis in enumerate(axes) if axis in "YX" or samples.shape[i] > 1]
     samples, axes = samples.reshape([samples.shape[i] for i in kept]), "".join(axes[i] for i in kept)
     # An H×W×C array that tifffile was not told the axes of is stored as H pages of W×C.

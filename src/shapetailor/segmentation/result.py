@@ -18,6 +18,7 @@ from ..drawing.overlay import overlay
 from ..drawing.polygons import feature_collection
 from ..io.files import atomic
 from ..io.images import write_image, write_labels
+from ..io.pixel_size import PixelSize
 from ..labels import boundary_length, bounding_box
 
 #: Longest side, in pixels, of what a notebook shows.
@@ -127,9 +128,12 @@ class Segmentation:
             raise ValueError("only regions found from marks have an uncertainty")
         write_image(path, np.rint(255 * self.uncertainty.clip(0, 1)).astype(np.uint8))
 
-    def save_statistics(self, path: Path) -> None:
-        """Write the statistics as CSV, a line for each region."""
-        rows = self.statistics()
+    def save_statistics(self, path: Path, pixel_size: PixelSize | None = None) -> None:
+        """Write the statistics as CSV, a line for each region; with `physical_area` and `unit` of a pixel's size."""
+        rows: list[dict[str, Any]] = list(self.statistics())
+        if pixel_size is not None:
+            side, unit = pixel_size
+            rows = [row | {"physical_area": (row["area"] or 0) * side**2, "unit": f"{unit}²"} for row in rows]
         with atomic(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, fieldnames=list(rows[0]))
             writer.writeheader()

@@ -1,0 +1,73 @@
+"""How large a pixel is: what files say, and what a user says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+from xml.etree import ElementTree
+
+from .georeference import Georeference, tiff_georeference
+
+
+class PixelSize(NamedTuple):
+    """Side of a pixel, and its unit."""
+
+    side: float
+    unit: str
+
+
+def stored_pixel_size(path: Path) -> PixelSize | None:
+    """Return the side of a pixel that a TIFF file of ImageJ or OME, or a GeoTIFF tells, else None.
+
+    The dots per inch of other files are about printing and say nothing of what is seen.
+    """
+    if path.suffix.lower() not in (".tif", ".tiff"):
+        return None
+    import tifffile
+
+    with tifffile.TiffFile(path) as file:
+        return tiff_pixel_size(file)
+
+
+def tiff_pixel_size(file: Any) -> PixelSize | None:
+    """Return what an open TIFF file says."""
+    if file.ome_metadata:
+        return _ome_pixel_size(file.ome_metadata)
+    place = tiff_georeference(file.pages[0])
+    if place is not None:
+        return geographic_size(place)
+    unit = (file.imagej_metadata or {}).get("unit")
+    tag = file.pages[0].tags.get("XResolution")
+    if not unit or unit in ("pixel", "pixels") or tag is None or not tag.value[0]:
+        return None
+    per_unit, of = tag.value
+    return PixelSize(of / per_unit, {"micron": "µm", "um": "µm", "\\u00B5m": "µm"}.get(unit, str(unit)))
+
+
+def geographic_size(place: Georeference | None) -> PixelSize | None:
+    """Return the side of a square with the area of a pixel in a projected coordinate system."""
+    try:
+        metres = None if place is None else place.metres()
+    except ValueError:  # rasterio is not there
+        return None
+    return None if metres is None else PixelSize(metres, "m")
+
+
+def _ome_pixel_size(xml: str) -> PixelSize | None:
+    for element in ElementTree.fromstring(xml).iter():
+        if element.tag.endswith("}Pixels") and "PhysicalSizeX" in element.attrib:
+            return PixelSize(float(element.attrib["PhysicalSizeX"]), element.attrib.get("PhysicalSizeXUnit", "µm"))
+    return None
+
+
+def as_pixel_size(text: str) -> PixelSize:
+    """Read a side with its unit.
+
+    >>> as_pixel_size("0.5um")
+    PixelSize(side=0.5, unit='µm')
+    """
+    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([^\W\d_]+)\s*", text)
+    if not match or float(match[1]) <= 0:
+        raise ValueError(f'--pixel-size must be a side and its unit, such as "0.5um" or "2 mm", got {text!r}')
+    return PixelSize(float(match[1]), {"um": "µm", "μm": "µm"}.get(match[2], match[2]))

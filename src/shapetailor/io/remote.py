@@ -1,0 +1,113 @@
+"""Files at URLs (s3, gs, http, …), through fsspec: fetched before they are read, uploaded after they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from .files import SUFFIXES
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A file or folder at a URL; with the names that a path has."""
+
+    url: str
+
+    def __str__(self) -> str:
+        return self.url
+
+    def __truediv__(self, name: str) -> Remote:
+        return Remote(f"{self.url.rstrip('/')}/{name}")
+
+    @property
+    def name(self) -> str:
+        """What comes last, without a query."""
+        return PurePosixPath(self.url.partition("?")[0]).name
+
+    @property
+    def stem(self) -> str:
+        """The name without its ending."""
+        return PurePosixPath(self.name).stem
+
+    def resolve(self) -> Remote:
+        """Return this: there is one name for it."""
+        return self
+
+    def system(self) -> tuple[Any, str]:
+        """Return fsspec's file system and the path in it."""
+        try:
+            import fsspec
+        except ImportError as error:
+            raise ValueError("URLs need fsspec: pip install shapetailor[ray]") from error
+        try:
+            system, path = fsspec.core.url_to_fs(self.url)
+        except (ImportError, ValueError) as error:
+            raise ValueError(f"{self.url}: cannot be reached ({error})") from error
+        return system, path
+
+
+Location = Path | Remote
+
+
+def location(text: str) -> Location:
+    """Return what a text names: a path, or a URL."""
+    return Remote(text) if "://" in text else Path(text)
+
+
+def names_in(folder: Location) -> set[str]:
+    """Return the names in a folder; none where it is not there."""
+    if isinstance(folder, Path):
+        return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    system, path = folder.system()
+    try:
+        return {PurePosixPath(name.rstrip("/")).name for name in system.ls(path, detail=False)}
+    except FileNotFoundError:
+        return set()
+
+
+def remote_pictures(folder: Remote) -> list[Remote]:
+    """Return the pictures that a URL names: one file, those of a folder (…/), or those that match (*)."""
+    if not folder.url.endswith("/") and "*" not in folder.url:
+        return [folder]
+    system, path = folder.system()
+    found = system.glob(path) if "*" in folder.url else system.ls(path, detail=False)
+    names = sorted(name for name in found if PurePosixPath(name).suffix.lower() in SUFFIXES)
+    return [Remote(system.unstrip_protocol(name)) for name in names]
+
+
+@contextmanager
+def fetched(file: Location) -> Iterator[Path]:
+    """Yield a path to read from: the file's own, or that of a copy."""
+    if isinstance(file, Path):
+        yield file
+        return
+    with TemporaryDirectory(prefix="shapetailor.") as folder:
+        system, path = file.system()
+        try:
+            system.get_file(path, f"{folder}/{file.name}")
+        except Exception as error:  # each file system has its own
+            raise ValueError(f"{file}: cannot be fetched ({type(error).__name__}: {error})") from error
+        yield Path(folder) / file.name
+
+
+@contextmanager
+def delivered(folder: Location, names: Sequence[str]) -> Iterator[Path]:
+    """Yield a folder to write to; of a URL's, files of these names are uploaded in this order when the block ends well.
+
+    Object stores take a file whole or not at all.
+    """
+    if isinstance(folder, Path):
+        yield folder
+        return
+    with TemporaryDirectory(prefix="shapetailor.") as temporary:
+        yield Path(temporary)
+        system, path = folder.system()
+        system.makedirs(path, exist_ok=True)
+        for name in names:
+            if (Path(temporary) / name).exists():
+                system.put(f"{temporary}/{name}", f"{path.rstrip('/')}/{name}", recursive=True)

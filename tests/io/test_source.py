@@ -1,0 +1,228 @@
+"""Pictures in windows: the same values as whole, in every container, and no window that is half read."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+
+from shapetailor.io import source as source_module
+from shapetailor.io.images import as_picture, read_picture
+from shapetailor.io.source import open_source
+
+rasterio = pytest.importorskip("rasterio")
+zarr = pytest.importorskip("zarr")
+
+RNG = np.random.default_rng(0)
+SIZE = 100, 150
+GRAY8 = RNG.integers(0, 256, SIZE, dtype=np.uint8)
+RGB8 = RNG.integers(0, 256, (*SIZE, 3), dtype=np.uint8)
+RGBA8 = np.dstack([RGB8, np.where(GRAY8 < 99, 0, GRAY8)])
+FLOAT = np.where(GRAY8 < 50, np.nan, RNG.random(SIZE)).astype(np.float32)
+STACK = RNG.integers(0, 65536, (5, *SIZE), dtype=np.uint16)
+PALETTE = RNG.integers(0, 65536, (3, 256), dtype=np.uint16)
+RGB = {"photometric": "rgb"}
+GRAY = {"photometric": "minisblack"}
+TILES = {"tile": (32, 48), "compression": "zlib"}
+NODATA = {"extratags": [(42113, "s", 0, "7", True)]}
+
+TIFFS = {
+    "one strip": (GRAY8, GRAY, {}),
+    "strips": (RGB8, {**RGB, "rowsperstrip": 7}, {}),
+    "packed strips": (RGB8, {**RGB, "rowsperstrip": 7, "compression": "zlib", "predictor": True}, {}),
+    "tiles": (RGB8, {**RGB, "tile": (32, 48)}, {}),
+    "packed tiles": (RGB8, {**RGB, **TILES}, {}),
+    "BigTIFF": (GRAY8, {**GRAY, **TILES, "bigtiff": True}, {}),
+    "big-endian": (STACK[0], {**GRAY, "byteorder": ">"}, {}),
+    "big-endian tiles": (STACK[0], {**GRAY, **TILES, "byteorder": ">"}, {}),
+    "planes": (STACK, {**GRAY, "planarconfig": "separate", **TILES}, {}),
+    "contiguous planes": (STACK, {**GRAY, "planarconfig": "separate"}, {}),
+    "pages of ImageJ": (STACK, {"imagej": True, "metadata": {"axes": "CYX"}}, {}),
+    "one page": (STACK, {**GRAY, **TILES}, {"page": 3}),
+    "one contiguous page": (STACK, GRAY, {"page": 3}),
+    "pages as channels": (STACK, {**GRAY, **TILES}, {"channels": [4, 0]}),
+    "chosen channels": (RGB8, {**RGB, **TILES}, {"channels": [2]}),
+    "rows as pages": (RGB8[..., :2].repeat(2, axis=2), {}, {}),
+    "alpha": (RGBA8, {**RGB, **TILES, "extrasamples": ["unassalpha"]}, {}),
+    "not finite": (FLOAT, {**GRAY, **TILES}, {}),
+    "nodata": (GRAY8 % 20, {**GRAY, **TILES, **NODATA}, {}),
+    "white is 0": (GRAY8, {"photometric": "miniswhite", **TILES}, {}),
+    "one bit": (GRAY8 > 99, {**GRAY, "rowsperstrip": 9}, {}),
+    "palette": (GRAY8, {"photometric": "palette", "colormap": PALETTE, **TILES}, {}),
+    "gray palette": (GRAY8, {"photometric": "palette", "colormap": PALETTE[[0, 0, 0]], **TILES}, {}),
+    **{f"orientation {n}": (RGB8, {**RGB, **TILES, "extratags": [(274, "H", 1, n, True)]}, {}) for n in range(1, 9)},
+}
+
+
+def check_same(path, options):
+    """Compare the whole, a window inside and one at the far corner with the reader of whole pictures."""
+    values, inside = as_picture(read_picture(path, **options))
+    with open_source(path, **options) as source:
+        height, width = source.shape
+        assert (height, width) == values.shape[:2]
+        assert source.dtype == values.dtype
+        assert source.channels == (1 if values.ndim == 2 else values.shape[2])
+        for top, bottom, left, right in [
+            (0, height, 0, width),
+            (31, 66, 45, 99),
+            (height - 5, height, width - 3, width),
+        ]:
+            np.testing.assert_array_equal(source.read(top, bottom, left, right), values[top:bottom, left:right])
+            there = source.valid(top, bottom, left, right)
+            expected = np.True_ if inside is None else inside[top:bottom, left:right]
+            np.testing.assert_array_equal(np.True_ if there is None else there, expected)
+
+
+@pytest.mark.parametrize("kind", TIFFS)
+def test_windows_of_a_tiff_are_those_of_the_whole(tmp_path, kind):
+    image, stored, options = TIFFS[kind]
+    tifffile.imwrite(tmp_path / "a.tif", image, **stored)
+    check_same(tmp_path / "a.tif", options)
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "P", "1", "CMYK"])
+@pytest.mark.parametrize("suffix", ["png", "tif"])
+def test_what_pillow_reads_is_the_same_in_windows(tmp_path, mode, suffix):
+    if (mode, suffix) == ("CMYK", "png"):
+        pytest.skip("no PNG has these colours")
+    Image.fromarray(RGBA8).convert(mode).save(tmp_path / f"a.{suffix}")
+    check_same(tmp_path / f"a.{suffix}", {})
+
+
+def test_a_file_that_only_pillow_decodes_is_read_once(tmp_path):
+    Image.fromarray(RGB8).save(tmp_path / "a.tif", compression="tiff_lzw")
+    check_same(tmp_path / "a.tif", {})
+
+
+def geotiff(path, image, **options):
+    planes = image[None] if image.ndim == 2 else np.moveaxis(image, 2, 0)
+    profile = {"driver": "GTiff", "height": planes.shape[1], "width": planes.shape[2], "count": len(planes)}
+    place = {"crs": "EPSG:32632", "transform": rasterio.Affine(0.5, 0, 600000, 0, -0.5, 5200000)}
+    with rasterio.open(path, "w", **profile, dtype=image.dtype, **place, **options) as file:
+        file.write(planes)
+
+
+@pytest.mark.parametrize("codec", ["lzw", "deflate", "jpeg"])
+def test_a_geotiff_has_its_place_its_nodata_and_its_pixel_size(tmp_path, codec, monkeypatch):
+    monkeypatch.setattr(source_module, "MOST_WHOLE", 0)  # what Pillow would read whole, rasterio reads in windows
+    options = {"tiled": True, "blockxsize": 32, "blockysize": 32, "compress": codec}
+    geotiff(tmp_path / "a.tif", RGB8, **options, **({} if codec == "jpeg" else {"nodata": 7}))
+    with rasterio.open(tmp_path / "a.tif") as file, open_source(tmp_path / "a.tif") as source:
+        stored = np.moveaxis(file.read(), 0, -1)
+        np.testing.assert_array_equal(source.read(20, 70, 30, 90), stored[20:70, 30:90])
+        inside = source.valid(0, 100, 0, 150)
+        np.testing.assert_array_equal(
+            np.True_ if inside is None else inside, (stored != 7).any(axis=2) if codec != "jpeg" else np.True_
+        )
+        assert source.georeference.crs == file.crs
+        assert source.georeference.transform == file.transform
+        assert source.pixel_size == (0.5, "m")
+
+
+def test_a_virtual_mosaic_is_read_through_rasterio(tmp_path):
+    geotiff(tmp_path / "a.tif", GRAY8)
+    shutil.copy(tmp_path / "a.tif", tmp_path / "b.tif")
+    (tmp_path / "m.vrt").write_text(
+        f'<VRTDataset rasterXSize="150" rasterYSize="100"><VRTRasterBand dataType="Byte" band="1"><SimpleSource>'
+        f"<SourceFilename>{tmp_path / 'a.tif'}</SourceFilename></SimpleSource></VRTRasterBand></VRTDataset>"
+    )
+    with open_source(tmp_path / "m.vrt") as source:
+        np.testing.assert_array_equal(source.read(20, 70, 30, 90), GRAY8[20:70, 30:90])
+
+
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+def test_an_ome_zarr_is_read_at_its_full_size(tmp_path, version):
+    ome_zarr = pytest.importorskip("ome_zarr.writer")
+    from ome_zarr.format import format_from_version
+
+    planes = np.moveaxis(RGB8, 2, 0)
+    ome_zarr.write_image(
+        planes,
+        str(tmp_path / "a.zarr"),
+        axes="cyx",
+        axes_units={"y": "micrometer", "x": "micrometer"},
+        fmt=format_from_version(version),
+        scale={"c": 1.0, "y": 0.25, "x": 0.25},
+        storage_options={"chunks": (1, 32, 32)},
+    )
+    with open_source(tmp_path / "a.zarr") as source:
+        assert (source.shape, source.channels, source.dtype) == (SIZE, 3, np.uint8)
+        np.testing.assert_array_equal(source.read(20, 70, 30, 90), RGB8[20:70, 30:90])
+        assert source.pixel_size == (0.25, "µm")
+
+
+def test_the_planes_of_an_ome_zarr_are_pages(tmp_path):
+    root = zarr.create_group(tmp_path / "a.zarr")
+    root.create_array("0", data=STACK[None])
+    axes = [{"name": name} for name in "tzyx"]
+    root.attrs["ome"] = {"version": "0.5", "multiscales": [{"axes": axes, "datasets": [{"path": "0"}]}]}
+    with pytest.raises(ValueError, match=r"a\.zarr: holds a stack of 5 pages"):
+        open_source(tmp_path / "a.zarr")
+    np.testing.assert_array_equal(open_source(tmp_path / "a.zarr", page=2).read(3, 50, 4, 60), STACK[2, 3:50, 4:60])
+    both = open_source(tmp_path / "a.zarr", channels=[4, 1]).read(3, 50, 4, 60)
+    np.testing.assert_array_equal(both, np.moveaxis(STACK[[4, 1], 3:50, 4:60], 0, -1))
+
+
+def test_the_largest_level_of_an_ome_tiff_pyramid_is_read(tmp_path):
+    with tifffile.TiffWriter(tmp_path / "a.ome.tif", ome=True, bigtiff=True) as file:
+        size = {"PhysicalSizeX": 0.5, "PhysicalSizeXUnit": "µm", "PhysicalSizeY": 0.5, "PhysicalSizeYUnit": "µm"}
+        file.write(RGB8, subifds=2, metadata={"axes": "YXS", **size}, tile=(32, 32), **RGB)
+        for level in (2, 4):
+            file.write(RGB8[::level, ::level], subfiletype=1, tile=(32, 32), metadata=None, **RGB)
+    check_same(tmp_path / "a.ome.tif", {})
+    with open_source(tmp_path / "a.ome.tif") as source:
+        assert source.pixel_size == (0.5, "µm")
+
+
+@pytest.mark.parametrize("compression", [None, "zlib"])
+def test_a_window_that_was_cut_off_is_named_and_others_are_read(tmp_path, compression):
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, RGB8, tile=(32, 48), compression=compression, **RGB)
+    with tifffile.TiffFile(path) as file:
+        last = max(file.pages[0].dataoffsets)
+    path.write_bytes(path.read_bytes()[: last + 100])
+    with open_source(path) as source:
+        np.testing.assert_array_equal(source.read(0, 20, 0, 20), RGB8[:20, :20])
+        with pytest.raises(ValueError, match=r"a\.tif, rows 90 to 100, columns 140 to 150: truncated"):
+            source.read(90, 100, 140, 150)
+
+
+def test_a_contiguous_file_that_was_cut_off_is_named(tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", RGB8, **RGB)
+    (tmp_path / "a.tif").write_bytes((tmp_path / "a.tif").read_bytes()[:-100])
+    with pytest.raises(ValueError, match=r"a\.tif: truncated"):
+        open_source(tmp_path / "a.tif")
+
+
+def test_a_window_outside_is_refused():
+    with pytest.raises(ValueError, match="must lie in the picture of 100×150 pixels, got rows 0 to 101"):
+        open_source(GRAY8).read(0, 101, 0, 5)
+
+
+def test_block_means_are_the_same_in_strips_and_leave_out_what_is_outside(tmp_path, monkeypatch):
+    image = np.where(GRAY8 < 60, np.nan, GRAY8).astype(np.float32)
+    image[:14, :14] = np.nan
+    expected = np.full((15, 22), np.nan)
+    for row, column in np.ndindex(15, 22):
+        block = image[7 * row : 7 * row + 7, 7 * column : 7 * column + 7]
+        expected[row, column] = np.nanmean(block) if np.isfinite(block).any() else np.nan
+    monkeypatch.setattr(source_module, "STRIP_PIXELS", 2000)
+    np.testing.assert_allclose(open_source(image).reduced(7), expected, rtol=1e-6)
+    assert np.isnan(expected[:2, :2]).all()
+    np.testing.assert_array_equal(open_source(RGB8).reduced(1), RGB8)
+
+
+def test_only_the_tiles_of_a_window_are_decoded(tmp_path, monkeypatch):
+    tifffile.imwrite(tmp_path / "a.tif", RGB8, **RGB, **TILES)
+    decoded = []
+    with open_source(tmp_path / "a.tif") as source:
+        windows = source._window.__self__
+        monkeypatch.setattr(
+            windows, "_decode", lambda page, index, _=windows._decode: decoded.append(index) or _(page, index)
+        )
+        source.read(33, 63, 50, 95)
+        source.read(34, 60, 50, 95)
+    assert decoded == [5]
