@@ -86,7 +86,7 @@ class Session:
     @property
     def shape(self) -> tuple[int, int]:
         """Height and width of the picture."""
-        height, width = self._described.canvas.original.shape[:2]
+        height, width = self._described.canvas.source.shape
         return height, width
 
     def add(self, mark: Any) -> None:
