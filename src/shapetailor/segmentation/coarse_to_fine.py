@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from math import ceil, inf
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +31,8 @@ Short = NDArray[np.int16]
 #: Side of a window's core, and how much it looks beyond.
 CORE, SMOOTHED = 512, 8
 HALO = ROUNDS * WINDOW + SMOOTHED
+#: How far from a boundary pixels are decided anew: twice the side of the blocks it came in, in pixels of its level.
+REACH = 4
 #: What speaks against a region at the far end of the band, and for pixels of similar colour, in units of the costs'
 #: temperature.
 PRIOR, LIKENESS = 3.0, 6.0
@@ -61,44 +63,44 @@ def sharpened(labels: Labels, canvas: Canvas, marks: Labels | None = None) -> Sh
     found: Short = canvas.upright(labels).astype(np.int16)
     for coarse, fine in levels(canvas.factor):
         found = _carried(found, coarse, fine, canvas)
-        found = refined(found, canvas, fine, 2 * ceil(coarse / fine), marks)
+        found = refined(found, canvas, fine, marks)
     return found
 
 
 def levels(factor: int) -> Iterator[tuple[int, int]]:
-    """Sides of the blocks, from one level to the next: about half, down to one pixel.
+    """Sides of the blocks, from one level to the next: half, or a little more, down to one pixel.
 
     >>> list(levels(13))
-    [(13, 6), (6, 3), (3, 1)]
+    [(13, 7), (7, 4), (4, 2), (2, 1)]
     """
     while factor > 1:
-        smaller = factor // 2 if factor > 3 else 1
+        smaller = -(-factor // 2)
         yield factor, smaller
         factor = smaller
 
 
-def refined(labels: Short, canvas: Canvas, factor: int, reach: int, marks: Labels | None, core: int = CORE) -> Short:
-    """Decide the pixels within `reach` of a boundary anew, on blocks of `factor` pixels a side."""
+def refined(labels: Short, canvas: Canvas, factor: int, marks: Labels | None, core: int = CORE) -> Short:
+    """Decide the pixels within `REACH` of a boundary anew, on blocks of `factor` pixels a side."""
     found = labels.copy()
     height, width = labels.shape
     whole = canvas.window(factor, (slice(0, height), slice(0, width))) if factor > 1 and labels.size <= KEPT else None
     for top, left in product(range(0, height, core), range(0, width, core)):
         inner = slice(top, min(height, top + core)), slice(left, min(width, left + core))
-        if not _has_boundary(labels[_widened(inner, reach + SMOOTHED, labels.shape)]):
+        if not _has_boundary(labels[_widened(inner, REACH + SMOOTHED, labels.shape)]):
             continue
         box = _widened(inner, HALO, labels.shape)
         seen = canvas.window(factor, box) if whole is None else whole[(slice(None), *box)]
         fixed = None if marks is None else canvas.marks_at(marks, factor, box)
         place = tuple(slice(a.start - b.start, a.stop - b.start) for a, b in zip(inner, box, strict=True))
         turn = canvas.pose
-        here = refine(turn.apply(labels[box]), turn.apply(seen), reach, None if fixed is None else turn.apply(fixed))
+        here = refine(turn.apply(labels[box]), turn.apply(seen), None if fixed is None else turn.apply(fixed))
         found[inner] = turn.undo(here)[place]
     return found
 
 
-def refine(labels: Array, seen: Floats32, reach: int, fixed: Array | None = None) -> Array:
-    """Decide the pixels within `reach` of a boundary by the mean field and smooth them; `seen` is (c, h, w)."""
-    bands = bands_of(labels, reach)
+def refine(labels: Array, seen: Floats32, fixed: Array | None = None) -> Array:
+    """Decide the pixels within `REACH` of a boundary by the mean field and smooth them; `seen` is (c, h, w)."""
+    bands = bands_of(labels, REACH)
     decided = follow(labels, bands, seen, LIKENESS, fixed)
     near = np.zeros(labels.size, bool)
     for band in bands.values():
