@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-pixels",
         type=int,
         metavar="N",
-        help="larger pictures are reduced for the work (default: 4194304, 2048²; memory grows in proportion)",
+        help="regions of larger pictures are found at a reduced size (default: 160000), boundaries at the full one",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the start (default: 0)")
     parser.add_argument("--format", choices=FORMATS, default="png", help="of the label maps (default: png)")

@@ -96,7 +96,10 @@ class Described:
 
 def missing(labels: Labels, count: int) -> tuple[int, ...]:
     """Return which of `count` regions have no pixel."""
-    return tuple(np.flatnonzero(np.bincount(labels[labels >= 0], minlength=count)[:count] == 0).tolist())
+    there = np.zeros(count, bool)
+    for line in labels:  # line by line, for the sake of memory
+        there[np.unique(line[line >= 0])] = True
+    return tuple(np.flatnonzero(~there).tolist())
 
 
 def _upright(callback: Callback, canvas: Canvas) -> Callback:

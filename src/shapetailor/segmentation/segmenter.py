@@ -47,9 +47,10 @@ class Segmenter:
         A trained `STDNN`; other descriptors will do.
     device : str or torch.device
     max_pixels : int
-        Larger pictures are reduced for the work, by averaging blocks of 2×2, 3×3, … pixels. The label map has the full
-        size again, with boundaries in steps of a block; what a callback sees, and the descriptors that may be returned,
-        have the reduced size. Memory and time grow in proportion: 2**24 (4096²) take about 11 GB.
+        Regions of larger pictures are found at a reduced size, on means of blocks of 2×2, 3×3, … pixels; their
+        boundaries are then refined level by level down to the pixel (`coarse_to_fine`). What a callback sees, and the
+        descriptors that may be returned, have the reduced size. A texture finer than the blocks is lost; with more
+        pixels, time and memory grow in proportion: 2**20 (1024²) take about 2.5 GB.
     usage : Usage, optional
         How the network is used; a model's file says it.
 
@@ -215,7 +216,9 @@ class Segmenter:
         if canvas.factor == 1 or not self._sharpens:
             return canvas.labels_out(labels)
         sharp: Array = sharpened(labels, canvas, marks)
-        return (sharp if marks is not None else remove_small(sharp, min_share)[0]).astype(np.int64)
+        if marks is None:  # pieces just above the share have become a little smaller
+            sharp = remove_small(sharp, min_share / 2)[0]
+        return sharp.astype(np.int64)
 
     def _is_fine(self, canvas: Canvas) -> bool:
         """Whether a picture is small enough for all that the model has."""
