@@ -8,6 +8,7 @@ map's, without one-to-one matching.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
@@ -134,10 +135,12 @@ def tiled(segmenter: Segmenter, image: Array) -> Labels:
         owner += range(len(owner), int(found.max()) + 1)
         before = full[box]
         for number in np.unique(found).tolist():
-            mine = before[(found == number) & (before >= 0)]
-            names, counts = np.unique(mine, return_counts=True)
-            for name in names[counts > JOINED * max(1, len(mine))].tolist():
-                owner[_root(owner, number)] = _root(owner, name)
+            known = Counter[int]()
+            for name, count in Counter(before[(found == number) & (before >= 0)].tolist()).items():
+                known[_root(owner, name)] += count
+            for name, count in known.most_common(1):
+                if count > JOINED * known.total():
+                    owner[_root(owner, number)] = name
         full[box] = np.where(before >= 0, before, found)
     return np.array([_root(owner, number) for number in range(len(owner))])[full]
 
