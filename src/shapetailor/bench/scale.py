@@ -106,7 +106,7 @@ def picture(shape: tuple[int, int]) -> tuple[RGB8, Array]:
 
 def regions(shape: tuple[int, int]) -> Iterator[tuple[int, Array]]:
     """Yield strips of the truth and their first rows: where which of three smooth fields is highest."""
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(10)  # its smallest piece has 2.7 % of the picture, well above `min_share`
     knots = np.arange(CELLS)
     noise = [gaussian_filter(rng.standard_normal((CELLS, CELLS)), 1.5) for _ in TEXTURES]
     fields = [RectBivariateSpline(knots, knots, each) for each in noise]

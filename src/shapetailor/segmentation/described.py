@@ -98,7 +98,7 @@ def missing(labels: Labels, count: int) -> tuple[int, ...]:
     """Return which of `count` regions have no pixel."""
     there = np.zeros(count, bool)
     for line in labels:  # line by line, for the sake of memory
-        there[np.unique(line[line >= 0])] = True
+        there[line[line >= 0]] = True
     return tuple(np.flatnonzero(~there).tolist())
 
 
