@@ -321,4 +321,4 @@ def test_regions_are_a_number_or_auto(segmenter, pictures, tmp_path, capsys, tex
 
 def test_the_size_of_the_work_reaches_the_segmenter():
     assert command.load_segmenter("texture", "cpu", 900).max_pixels == 900
-    assert command.load_segmenter("texture", "cpu", None).max_pixels == 2048**2
+    assert command.load_segmenter("texture", "cpu", None).max_pixels == 400**2

@@ -132,6 +132,4 @@ def test_a_result_says_in_a_line_what_it_is(segmenter):
     result = Segmentation(labels=labels, image=labels.astype(np.uint8), energy=[0.0], iterations=4, converged=True)
     assert repr(result) == "<Segmentation of 10×12 pixels: 0: 75.0%, 3: 25.0%; 4 iterations, converged>"
     assert result._repr_png_().startswith(b"\x89PNG")
-    assert repr(segmenter) == (
-        "<Segmenter: STDNN for 3 channels, blocks of 4 pixels and 2, on cpu, max_pixels=4194304>"
-    )
+    assert repr(segmenter) == ("<Segmenter: STDNN for 3 channels, blocks of 4 pixels and 2, on cpu, max_pixels=160000>")

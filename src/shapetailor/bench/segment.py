@@ -2,7 +2,8 @@
 
 A picture of two generated textures is segmented by each shipped model: with our solver, and by the same evolution with
 backend="torch", plain Chebyshev steps from zero. It starts from the inner half of one region, so that the boundary has
-a way to go. Chan–Vese and the random walker of scikit-image give the scale; they solve easier problems.
+a way to go. Chan–Vese and the random walker of scikit-image give the scale; they solve easier problems. Then the call
+that a user makes, at sizes of photographs.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from ..network.describer import Describer, Descriptors
 from ..network.stdnn import STDNN
 from ..poisson.solve import Backend
 from ..segmentation.segmenter import Segmenter
+from . import scale
 from .measure import Outcome, best_times, machine, peak_memory, progress
 from .report import NOTHING, Data, duration, megabytes, page, text_table, verdict
 
@@ -43,6 +45,9 @@ SHIPPED = "texture, both networks"
 #: The second texture is darkened by this factor, so that the boundary moves on with any model.
 TEXTURES, DARK = ("weave", "pebbles"), 0.4
 MANY = 20
+#: Height and width of pictures that are segmented as a user would, and the seconds that this may take; bytes.
+WHOLE = {(512, 512): 1.5, (1024, 1024): 3.0, (2048, 2048): 6.0, (4000, 6000): 15.0}
+TARGET_WHOLE_MEMORY = 2e9
 BACKENDS: tuple[Backend, Backend] = ("torch", "auto")
 #: Share of pixels on which two solvers must agree.
 AGREEMENT = 0.95
@@ -139,6 +144,7 @@ def run(sizes: Sequence[int] | None = None, quick: bool = False) -> Outcome:
     others = time_others(chosen[0])
     agreements = agreement(timings)
     memory = None if quick else peak_memory(prepare_memory)
+    wholes = [] if quick else [scale.measure("coarse to fine", shape) for shape in WHOLE]
     data: Data = {
         "benchmark": "segment",
         "machine": where,
@@ -147,7 +153,8 @@ def run(sizes: Sequence[int] | None = None, quick: bool = False) -> Outcome:
         "others": others,
         "agreement": agreements,
         "memory": memory,
-        "targets": judge(timings, chosen[0], others, memory),
+        "wholes": wholes,
+        "targets": judge(timings, chosen[0], others, memory) + judge_wholes(wholes),
     }
     data["seconds"] = time.perf_counter() - begin
     return Outcome(_report(data), data, min(agreements.values()) >= AGREEMENT)
@@ -271,6 +278,17 @@ def judge(timings: Sequence[Timing], base: int, others: Sequence[Data] = (), mem
     return verdicts
 
 
+def judge_wholes(wholes: Sequence[Data]) -> list[Data]:
+    """Compare whole calls with their targets."""
+    verdicts = []
+    for row in wholes:
+        what, target = f"whole call, {row['height']}×{row['width']}", WHOLE[row["height"], row["width"]]
+        verdicts.append(verdict(f"{what}: seconds", row["seconds"], target, at_least=False))
+        if row["bytes"] is not None:
+            verdicts.append(verdict(f"{what}: GB", row["bytes"] / 1e9, TARGET_WHOLE_MEMORY / 1e9, at_least=False))
+    return verdicts
+
+
 def _judge_model(model: str, base: int, by_case: Mapping[Case, Timing]) -> list[Data]:
     verdicts = []
     full = by_case.get(Case(model, base, ITERATIONS))
@@ -320,4 +338,11 @@ def _report(data: Data) -> str:
     if data["memory"] is not None:
         what = f"{MEMORY_MODEL} at {MEMORY_SIZE}² in colour, {MEMORY_ITERATIONS} iteration"
         sections.append(f"Peak memory above the picture's, {what}: {megabytes(data['memory'])}")
+    if data["wholes"]:
+        calls = [
+            [f"{row['height']}×{row['width']}", duration(row["seconds"]), megabytes(row["bytes"]), f"{row['f']:.3f}"]
+            for row in data["wholes"]
+        ]
+        what = f"Whole calls by {scale.MODEL}, {scale.REGIONS} regions, on the picture of `bench scale`"
+        sections.append(f"{what}\n\n" + text_table(["size", "time", "peak memory", "boundary F"], calls))
     return page("Segmentation benchmark", data["machine"], words, sections, data["targets"])

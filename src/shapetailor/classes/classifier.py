@@ -183,7 +183,7 @@ class Lesson:
     def add(self, sample: Taught) -> None:
         """Describe a picture and keep its marked cells, a random part of them where there are very many."""
         canvas = canvas_of(sample.image, self.net.image_channels, self.net.stride, MAX_PIXELS, self.intensity)
-        marks = class_numbers(sample.marks, self.classes, canvas.original.shape[:2], sample.name)
+        marks = class_numbers(sample.marks, self.classes, canvas.source.shape, sample.name)
         self._digest.update(
             canvas.original.tobytes() + marks.astype(np.int16).tobytes() + bytes(str(marks.shape), "ascii")
         )
@@ -254,7 +254,7 @@ def _upright(probabilities: Tensor, canvas: Canvas, side: int) -> Floats32:
     upright = canvas.upright(pixels[:, :height, :width])
     if canvas.factor > 1:
         upright = upright.repeat(canvas.factor, axis=1).repeat(canvas.factor, axis=2)
-    height, width = canvas.original.shape[:2]
+    height, width = canvas.source.shape
     return np.ascontiguousarray(upright[:, :height, :width])
 
 

@@ -117,7 +117,7 @@ def fine_tune(
 
 def _marked(taught: Classifier, sample: Taught) -> _Marked:
     canvas = canvas_of(sample.image, taught.net.image_channels, taught.net.stride, MAX_PIXELS, taught.intensity)
-    marks = class_numbers(sample.marks, taught.classes, canvas.original.shape[:2], sample.name)
+    marks = class_numbers(sample.marks, taught.classes, canvas.source.shape, sample.name)
     return _Marked(canvas.values, canvas.marks_in(marks, sample.name))
 
 

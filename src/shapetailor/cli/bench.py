@@ -15,6 +15,7 @@ BENCHMARKS = {
     "train": "a gradient of the network, against the explicit inverse and back-propagation through unrolled solvers",
     "strokes": "from a stroke to the label map: preview and refined boundary",
     "segment": "segmentation with our solver, against a cold torch solver, Chan–Vese and the random walker",
+    "scale": "one picture at 1 to 100 megapixels: coarse to fine, averaged down, in tiles",
     "memory": "memory of a segmentation by the shipped model, for each pixel",
 }
 

@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-pixels",
         type=int,
         metavar="N",
-        help="larger pictures are reduced for the work (default: 4194304, 2048²; memory grows in proportion)",
+        help="regions of larger pictures are found at a reduced size (default: 160000), boundaries at the full one",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the start (default: 0)")
     parser.add_argument("--format", choices=FORMATS, default="png", help="of the label maps (default: png)")
@@ -222,7 +222,6 @@ def _segment_one(segmenter: Segmenter, args: argparse.Namespace, image: Location
 def _segment_source(
     segmenter: Segmenter, source: Source, path: Location, outputs: list[Path], args: argparse.Namespace
 ) -> str:
-    picture = source.whole()
     options: dict[str, Any] = {"seed": args.seed, "regions": args.regions}
     if args.init is not None:
         options["init"] = read_labels(_partner(args.init, path.stem))
@@ -235,9 +234,8 @@ def _segment_source(
         options["regions"] = 2
     if args.iterations is not None:
         options["iterations"] = args.iterations
-    recorder = Recorder(*picture) if args.animate else None
-    image = picture.values if picture.inside is None else picture
-    result = segmenter.segment(image, callback=recorder, **options)
+    recorder = Recorder(*source.whole()) if args.animate else None
+    result = segmenter.segment(source, callback=recorder, **options)
     place = source.georeference and replace(source.georeference, target=args.crs)
     size = source.pixel_size if args.pixel_size is None else as_pixel_size(args.pixel_size)
     found = exports.LabelMap(result.labels, exports.region_entries(result.labels), size, place)

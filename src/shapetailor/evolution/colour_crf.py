@@ -11,14 +11,13 @@ from collections.abc import Mapping
 from functools import partial
 from itertools import pairwise, product
 from math import exp
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numba import njit
 
 from ..arrays import Floats32, Ints, Labels
 from ..parallel import in_threads, thread_count
-from .region_costs import Region
 
 #: The window: every third pixel up to so many away, weighted by a Gaussian of this deviation.
 WINDOW, STEP, NEAR = 18, 3, 12.0
@@ -29,6 +28,18 @@ TEMPERATURE = 0.2
 ROUNDS = 5
 
 
+class Banded(Protocol):
+    """A region's costs near its boundary, such as a `Region`."""
+
+    @property
+    def band(self) -> Ints:
+        """Flat numbers of pixels."""
+
+    @property
+    def cost(self) -> Floats32:
+        """G_i there."""
+
+
 class Unary(NamedTuple):
     """A region's unary terms at the contested pixels in its band."""
 
@@ -37,7 +48,7 @@ class Unary(NamedTuple):
 
 
 def follow(
-    labels: Labels, regions: Mapping[int, Region], seen: Floats32, weight: float, fixed: Labels | None = None
+    labels: Labels, regions: Mapping[int, Banded], seen: Floats32, weight: float, fixed: Labels | None = None
 ) -> Labels:
     """Decide the pixels of `labels` (H, W) in the bands of several regions by the mean field.
 
@@ -77,7 +88,7 @@ def follow(
     return known.reshape(shape)[inner, inner]
 
 
-def _unaries(labels: Labels, regions: Mapping[int, Region], fixed: Labels | None) -> tuple[Ints, dict[int, Unary]]:
+def _unaries(labels: Labels, regions: Mapping[int, Banded], fixed: Labels | None) -> tuple[Ints, dict[int, Unary]]:
     """Return the flat numbers of all pixels in at least two bands, and the regions' unary terms there."""
     count = np.zeros(labels.size, np.int64)
     least = np.full(labels.size, np.inf, np.float32)

@@ -23,14 +23,17 @@ from numpy.typing import NDArray
 from scipy.ndimage import distance_transform_edt
 from torch.nn.functional import avg_pool2d, interpolate
 
-from ..arrays import Array, Floats, Floats32, Labels, Mask
-from ..io.images import as_picture
-from ..io.intensity import Intensity, scaled
+from ..arrays import Array, Box, Floats, Floats32, Labels, Mask
+from ..io.intensity import Intensity
+from ..io.source import Source, open_source
+from .colours import Colours
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
-#: Rows of a reduced picture that are made at once.
-STRIP = 64
+#: Pixels that are read at once.
+STRIP = 2**21
+#: Pixels that say which stored numbers become 0 and 1, at most.
+SAMPLE = 2**24
 #: Pictures of fewer blocks a side are enlarged, at most so many times.
 FEWEST_BLOCKS, LARGEST = 32, 8
 #: Moments below this share of their size are rounding.
@@ -60,36 +63,59 @@ class Pose:
 class Canvas:
     """A picture as it came, and as it is worked on."""
 
-    original: Array  # (H, W) or (H, W, C)
+    source: Source
     values: Floats32  # (c, h, w) in [0, 1]: reduced, in its pose, enlarged
     factor: int  # pixels of the original, a side, that are averaged to one
     pose: Pose
     zoom: int  # pixels of `values`, a side, that one such pixel is enlarged to
+    colours: Colours
     valid: Mask | None = None  # (H, W), the original's pixels that are inside the picture; None: all
     inside: Mask | None = None  # (h, w), the same of `values`; what is outside has the value of a pixel nearby
+
+    @property
+    def original(self) -> Array:
+        """The whole picture as it came, (H, W) or (H, W, C)."""
+        height, width = self.source.shape
+        return self.source.read(0, height, 0, width)
 
     def labels_in(self, labels: Labels, name: str) -> Labels:
         """Bring a label map of the original's size to the canvas, by the blocks' central pixels; −1 outside."""
         self._check_size(labels, name)
-        if self.valid is not None:
-            labels = labels[_nearest(self.valid)]
+        if self.factor == 1:
+            known = labels if self.valid is None else labels[_nearest(self.valid)]
+            return self.masked(self._enlarged(known))
         centres = np.ix_(
             *(np.minimum(np.arange(0, n, self.factor) + self.factor // 2, n - 1) for n in labels.shape),
         )
-        return self.masked(self._enlarged(labels[centres] if self.factor > 1 else labels))
+        central = labels[centres]
+        if self.valid is not None:  # a block whose centre is outside has the highest label inside
+            highest = _highest(labels, self.factor, self.valid)
+            central = np.where(self.valid[centres], central, highest)
+        return self.masked(self._enlarged(central))
 
     def marks_in(self, marks: Labels, name: str) -> Labels:
         """Bring marks (-1 is unmarked) to the canvas; a block with any mark is marked, however thin."""
         self._check_size(marks, name)
-        if self.valid is not None:
-            marks = np.where(self.valid, marks, -1)
-        if self.factor == 1:
-            return self._enlarged(marks)
-        rest = [(0, -size % self.factor) for size in marks.shape]
-        whole = np.pad(marks, rest, constant_values=-1)
-        height, width = (side // self.factor for side in whole.shape)
-        blocks = whole.reshape(height, self.factor, width, self.factor)
-        return self._enlarged(np.asarray(blocks.max(axis=(1, 3))))
+        return self._enlarged(_highest(marks, self.factor, self.valid))
+
+    def marks_at(self, marks: Labels, factor: int, box: Box) -> Labels:
+        """Marks of the original's size in a box of blocks of `factor` pixels a side; −1 is unmarked."""
+        rows, columns = (slice(factor * side.start, factor * side.stop) for side in box)
+        return _highest(marks[rows, columns], factor, None if self.valid is None else self.valid[rows, columns])
+
+    def inside_at(self, factor: int) -> Mask:
+        """Blocks of `factor` pixels a side with a pixel inside."""
+        assert self.valid is not None
+        return self.valid if factor == 1 else _highest(self.valid.view(np.int8), factor, None) > 0
+
+    def window(self, factor: int, box: Box) -> Floats32:
+        """The picture averaged over blocks of `factor` pixels a side, in a box of blocks, as it lies; (c, h, w).
+
+        Infinity outside, which is unlike every colour.
+        """
+        stored, inside = block_means(self.source, factor, box)
+        values = self.colours(stored)
+        return values if inside is None else np.where(inside, values, np.float32(np.inf))
 
     def upright(self, framed: NDArray[Scalar]) -> NDArray[Scalar]:
         """Bring (..., h, w) back to the picture's own pose and size, but for `factor`; by the pixels' centres."""
@@ -98,7 +124,7 @@ class Canvas:
 
     def labels_out(self, labels: Labels) -> Labels:
         """Bring a label map of the canvas to the original's size."""
-        height, width = self.original.shape[:2]
+        height, width = self.source.shape
         full = self.upright(labels)
         if self.factor > 1:
             full = full.repeat(self.factor, axis=0).repeat(self.factor, axis=1)
@@ -118,8 +144,8 @@ class Canvas:
         return self.pose.apply(labels).repeat(self.zoom, axis=0).repeat(self.zoom, axis=1)
 
     def _check_size(self, labels: Labels, name: str) -> None:
-        if labels.shape != self.original.shape[:2]:
-            raise ValueError(f"{name} must have the picture's size {self.original.shape[:2]}, got {labels.shape}")
+        if labels.shape != self.source.shape:
+            raise ValueError(f"{name} must have the picture's size {self.source.shape}, got {labels.shape}")
 
 
 def canvas_of(image: Any, channels: int, stride: int, max_pixels: int, intensity: Intensity | None = None) -> Canvas:
@@ -127,10 +153,9 @@ def canvas_of(image: Any, channels: int, stride: int, max_pixels: int, intensity
 
     Parameters
     ----------
-    image : H×W or H×W×C array, tensor (the same, or C×H×W), PIL image, path or Picture
+    image : H×W or H×W×C array, tensor (the same, or C×H×W), PIL image, path, Picture or Source
     channels : int
-        A gray picture is repeated; a picture with other channels than these is expressed in its first principal
-        components, or padded with its mean.
+        Of the network; see `Colours`.
     stride : int
         Side of the blocks of pixels that the network works on.
     max_pixels : int
@@ -138,13 +163,14 @@ def canvas_of(image: Any, channels: int, stride: int, max_pixels: int, intensity
     intensity : Intensity, optional
         The way from stored numbers to 0..1.
     """
-    original, valid = as_picture(image)
-    limits = (intensity or Intensity()).limits(original, valid)
-    planes = original[None] if original.ndim == 2 else np.moveaxis(original, 2, 0)
-    factor = max(1, ceil(sqrt(planes[0].size / max_pixels)))
-    stored = np.stack([_reduced(plane, factor, valid) for plane in planes])
-    inside = None if valid is None else _reduced(valid, factor) > 0
-    values = _with_channels(scaled(stored, *limits), channels, inside)
+    source = open_source(image)
+    height, width = source.shape
+    factor = max(1, ceil(sqrt(height * width / max_pixels)))
+    everything = slice(0, -(-height // factor)), slice(0, -(-width // factor))
+    stored, inside = block_means(source, factor, everything)
+    valid = None if inside is None else source.valid(0, height, 0, width)
+    colours = Colours.of(stored, _limits(source, intensity or Intensity()), channels, inside)
+    values = colours(stored)
     wanted = FEWEST_BLOCKS * stride if stride > 1 else 1
     zoom = min(LARGEST, ceil(wanted / max(values.shape[1:])))
     pose = pose_of(values if inside is None else values * inside)
@@ -156,7 +182,7 @@ def canvas_of(image: Any, channels: int, stride: int, max_pixels: int, intensity
     if zoom > 1:
         larger = interpolate(torch.from_numpy(posed)[None], scale_factor=zoom, mode="bilinear", align_corners=False)
         posed = larger[0].numpy().clip(0, 1)
-    return Canvas(original, posed, factor, pose, zoom, valid, inside)
+    return Canvas(source, posed, factor, pose, zoom, colours, valid, inside)
 
 
 def pose_of(picture: Array) -> Pose:
@@ -196,40 +222,64 @@ def _nearest(inside: Mask) -> tuple[Array, Array]:
     return rows, columns
 
 
-def _reduced(plane: Array, factor: int, valid: Mask | None = None) -> Floats32:
-    """Average the valid pixels of blocks, strip by strip, so that a large plane is never there in float32."""
-    if valid is not None:
-        share = _reduced(valid, factor)
-        total = _reduced(np.where(valid, plane, plane.dtype.type(0)), factor)
-        return np.divide(total, share, out=total, where=share > 0)
+def block_means(source: Source, factor: int, box: Box) -> tuple[Floats32, Mask | None]:
+    """Average a picture's pixels over blocks, in a box of blocks: (C, h, w), and the blocks with a pixel inside.
+
+    Only pixels inside count, where there are any; None: all are inside. Strip by strip, so that a large picture is
+    never there in float32.
+    """
+    rows, columns = box
+    left, right = (min(source.shape[1], factor * each) for each in (columns.start, columns.stop))
+    step = max(1, STRIP // (factor * (right - left)))
+    means = np.empty((source.channels, rows.stop - rows.start, columns.stop - columns.start), np.float32)
+    shares = np.ones(means.shape[1:], np.float32)
+    for first in range(rows.start, rows.stop, step):
+        window = factor * first, min(source.shape[0], factor * min(first + step, rows.stop)), left, right
+        stored, valid = source.read(*window), source.valid(*window)
+        planes = stored[None] if stored.ndim == 2 else np.moveaxis(stored, 2, 0)
+        here = slice(first - rows.start, first - rows.start + step)
+        if valid is None:
+            means[:, here] = _pooled(planes, factor)
+            continue
+        shares[here] = share = _pooled(valid[None], factor)[0]
+        total = _pooled(np.where(valid, planes, planes.dtype.type(0)), factor)
+        means[:, here] = np.divide(total, share, out=total, where=share > 0)
+    return means, None if (shares == 1).all() else shares > 0
+
+
+def _pooled(planes: Array, factor: int) -> Floats32:
+    """Average (C, H, W) over blocks."""
+    values: Floats32 = np.ascontiguousarray(planes).astype(np.float32)
     if factor == 1:
-        return plane.astype(np.float32)
-    height, width = plane.shape
-    reduced = np.empty((-(-height // factor), -(-width // factor)), np.float32)
-    for first in range(0, len(reduced), STRIP):
-        strip = torch.from_numpy(plane[first * factor : (first + STRIP) * factor].astype(np.float32))
-        means = avg_pool2d(strip[None, None], factor, ceil_mode=True, count_include_pad=False)
-        reduced[first : first + STRIP] = means[0, 0].numpy()
-    return reduced
-
-
-def _with_channels(values: Floats32, channels: int, inside: Mask | None = None) -> Floats32:
-    count = len(values)
-    if count == channels:
         return values
-    if count == 1:
-        return np.repeat(values, channels, axis=0)
-    if count < channels:
-        return np.concatenate([values, np.repeat(values.mean(0, keepdims=True), channels - count, axis=0)])
-    if channels == 1:
-        return np.asarray(values.mean(0, keepdims=True), np.float32)
-    flat = values.reshape(count, -1)
-    known = flat if inside is None else flat[:, inside.ravel()]
-    centred = known - known.mean(1, keepdims=True)
-    _, vectors = np.linalg.eigh(centred @ centred.T / centred.shape[1])
-    centred = centred if inside is None else flat - known.mean(1, keepdims=True)
-    vectors = vectors[:, ::-1][:, :channels]
-    vectors *= np.where(vectors.sum(0) < 0, -1, 1)  # a sign that does not depend on the library
-    parts = (vectors.T @ centred).reshape(channels, *values.shape[1:]).astype(np.float32)
-    low, high = parts.min(), parts.max()
-    return (parts - low) / (high - low) if high > low else np.zeros_like(parts)
+    pooled: Floats32 = avg_pool2d(torch.from_numpy(values)[None], factor, ceil_mode=True, count_include_pad=False)[
+        0
+    ].numpy()
+    return pooled
+
+
+def _highest(marks: Labels, factor: int, valid: Mask | None) -> Labels:
+    """The highest number of the pixels inside, in each block."""
+    height, width = (-(-side // factor) for side in marks.shape)
+    found = np.full((height, width), -1, marks.dtype)
+    columns = np.arange(0, marks.shape[1], factor)
+    for row in range(factor):
+        lines = marks[row::factor]
+        if valid is not None:
+            lines = np.where(valid[row::factor], lines, -1)
+        part = found[: len(lines)]
+        np.maximum(part, np.maximum.reduceat(lines, columns, axis=1), out=part)
+    return found
+
+
+def _limits(source: Source, intensity: Intensity) -> tuple[float, float]:
+    """The stored numbers that become 0 and 1; of a large picture by rows that are spread over it."""
+    height, width = source.shape
+    if source.dtype == np.uint8:
+        return 0.0, 255.0
+    if height * width <= SAMPLE:
+        return intensity.limits(source.read(0, height, 0, width), source.valid(0, height, 0, width))
+    lines = [(row, row + 1, 0, width) for row in range(0, height, -(-height * width // SAMPLE))]
+    values, valid = [source.read(*line) for line in lines], [source.valid(*line) for line in lines]
+    known = [np.ones((1, width), bool) if mask is None else mask for mask in valid]
+    return intensity.limits(np.concatenate(values), np.concatenate(known))

@@ -6,7 +6,8 @@ import heapq
 from collections import Counter
 
 import numpy as np
-from skimage.measure import label as connected_components
+from numba import njit
+from numpy.typing import NDArray
 
 from ..arrays import Ints, Labels
 from ..labels import smooth_boundaries
@@ -30,14 +31,18 @@ def remove_small(labels: Ints, min_share: float = 0.02) -> tuple[Ints, tuple[int
     longer have a pixel.
     """
     _check_share(min_share)
-    pieces = _pieces(labels)
-    # Piece 0 collects the pixels without a region; it has no neighbours below.
-    region = np.full(int(pieces.max()) + 1, -1)
-    region[pieces] = labels
-    area = np.bincount(pieces.ravel(), minlength=len(region))
-    region = _merge(region.tolist(), area.tolist(), _contacts(pieces), min_share * np.count_nonzero(labels >= 0))
-    cleaned = np.where(labels >= 0, region[pieces], labels)
-    return cleaned, _vanished(labels, cleaned)
+    pieces, region, area = pieces_of(labels)
+    inside = int(area[1:].sum())
+    if (area[1:] >= min_share * inside).all():
+        return labels, ()
+    merged = _merge(region.tolist(), area.tolist(), _contacts(pieces), min_share * inside)
+    changed = merged != region
+    cleaned = labels.copy()
+    for row, line in enumerate(pieces):  # line by line, for the sake of memory
+        other = changed[line]
+        cleaned[row, other] = merged[line[other]]
+    kept = np.unique(merged[1:])
+    return cleaned, tuple(np.setdiff1d(region[1:], kept).tolist())
 
 
 def _check_share(min_share: float) -> None:
@@ -45,23 +50,73 @@ def _check_share(min_share: float) -> None:
         raise ValueError(f"min_share must be a share of the image in [0, 1], got {min_share}")
 
 
-def _pieces(labels: Ints) -> Ints:
-    """Number the connected pieces from 1; 0 where labels are negative."""
-    pieces: Ints = connected_components(np.maximum(labels, -1), background=-1, connectivity=1).astype(np.int64)
-    return pieces
+def pieces_of(labels: Ints) -> tuple[NDArray[np.int32], Ints, Ints]:
+    """Number the connected pieces from 1 in the order of their first pixels; 0 where labels are negative.
+
+    Also return each piece's label and area, those of 0 first.
+    """
+    pieces = np.zeros(labels.shape, np.int32)
+    count = _number(np.ascontiguousarray(labels), pieces)
+    region, area = np.full(count + 1, -1), np.zeros(count + 1, np.int64)
+    _gather(labels, pieces, region, area)
+    return pieces, region, area
 
 
-def _vanished(before: Ints, after: Ints) -> tuple[int, ...]:
-    return tuple(np.setdiff1d(before, after).tolist())
+@njit(nogil=True, cache=True)
+def _number(labels: Ints, pieces: NDArray[np.int32]) -> int:
+    """Union–find: give every pixel a provisional number, join those that meet, number what is left by first pixels."""
+    height, width = labels.shape
+    parent = [np.int32(0)]
+    for y in range(height):
+        for x in range(width):
+            here = labels[y, x]
+            if here < 0:
+                continue
+            above = pieces[y - 1, x] if y and labels[y - 1, x] == here else np.int32(0)
+            before = pieces[y, x - 1] if x and labels[y, x - 1] == here else np.int32(0)
+            if not above and not before:
+                parent.append(np.int32(len(parent)))
+                pieces[y, x] = len(parent) - 1
+                continue
+            pieces[y, x] = above or before
+            if above and before and above != before:
+                while parent[above] != above:
+                    parent[above] = parent[parent[above]]
+                    above = parent[above]
+                while parent[before] != before:
+                    parent[before] = parent[parent[before]]
+                    before = parent[before]
+                parent[max(above, before)] = min(above, before)
+    final, count = np.zeros(len(parent), np.int32), 0
+    for piece in range(1, len(parent)):  # a parent has a lower number
+        if parent[piece] == piece:
+            count += 1
+            final[piece] = count
+        else:
+            final[piece] = final[parent[piece]]
+    for y in range(height):
+        for x in range(width):
+            pieces[y, x] = final[pieces[y, x]]
+    return count
 
 
-def _contacts(pieces: Ints) -> list[Counter[int]]:
+@njit(nogil=True, cache=True)
+def _gather(labels: Ints, pieces: NDArray[np.int32], region: Ints, area: Ints) -> None:
+    for y in range(labels.shape[0]):
+        for x in range(labels.shape[1]):
+            region[pieces[y, x]] = labels[y, x]
+            area[pieces[y, x]] += 1
+    region[0] = -1
+
+
+def _contacts(pieces: NDArray[np.int32]) -> list[Counter[int]]:
     """For each piece: neighbouring piece → length of the common boundary in pixel edges."""
     count = int(pieces.max()) + 1
     pairs = []
     for a, b in ((pieces[1:], pieces[:-1]), (pieces[:, 1:], pieces[:, :-1])):
         unlike = (a != b) & (a > 0) & (b > 0)
-        pairs += [a[unlike] * count + b[unlike], b[unlike] * count + a[unlike]]
+        first, second = a[unlike].astype(np.int64), b[unlike].astype(np.int64)
+        pairs += [first * count + second, second * count + first]
     contacts: list[Counter[int]] = [Counter() for _ in range(count)]
     for pair, length in zip(
         *(each.tolist() for each in np.unique(np.concatenate(pairs), return_counts=True)), strict=True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isqrt
 
 import numpy as np
 import torch
@@ -15,6 +16,9 @@ from ..network.stdnn import STDNN
 from ..network.two_level import TwoLevels, describe, describe_whole
 from .canvas import Canvas
 from .cleanup import finish
+
+#: Most sides of a square of the same area that a picture counts as long.
+LONGEST = 4
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,9 @@ class Described:
     @classmethod
     def of(cls, canvas: Canvas, net: Describer, device: torch.device, positions: int, needs_whole: bool) -> Described:
         """Describe a picture; with several `positions` its descriptors are always computed."""
-        fitting = net.rescaled(max(canvas.values.shape[1:]))
+        height, width = canvas.values.shape[1:]
+        # Solves reach as far as the longer side says: on a strip that would be over many times its width.
+        fitting = net.rescaled(min(max(height, width), LONGEST * isqrt(height * width)))
         picture = torch.from_numpy(canvas.values)[None].to(device)
         inside = None if canvas.inside is None else torch.from_numpy(canvas.inside)[None].to(device)
         with torch.no_grad():
@@ -90,7 +96,10 @@ class Described:
 
 def missing(labels: Labels, count: int) -> tuple[int, ...]:
     """Return which of `count` regions have no pixel."""
-    return tuple(np.flatnonzero(np.bincount(labels[labels >= 0], minlength=count)[:count] == 0).tolist())
+    there = np.zeros(count, bool)
+    for line in labels:  # line by line, for the sake of memory
+        there[line[line >= 0]] = True
+    return tuple(np.flatnonzero(~there).tolist())
 
 
 def _upright(callback: Callback, canvas: Canvas) -> Callback:

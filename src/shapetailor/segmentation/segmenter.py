@@ -20,6 +20,8 @@ from ..network.device import usable_device
 from ..strokes.marks import partial_labels
 from . import starts
 from .canvas import Canvas, canvas_of
+from .cleanup import remove_small
+from .coarse_to_fine import sharpened
 from .described import Described, missing
 from .region_count import auto_start
 from .result import Segmentation
@@ -32,8 +34,8 @@ Start = Literal["ncut", "kmeans", "boxes"]
 MOST_REGIONS = 8
 #: Most regions that may be asked for or given: time and memory grow with their number.
 MOST_GIVEN = 1024
-#: Pixels to work on, at most, unless more are asked for. The shipped model takes about 2.6 GB for so many.
-MAX_PIXELS = 2**22
+#: Pixels on which regions are found, at most, unless more are asked for.
+MAX_PIXELS = 400**2
 
 
 class Segmenter:
@@ -45,9 +47,10 @@ class Segmenter:
         A trained `STDNN`; other descriptors will do.
     device : str or torch.device
     max_pixels : int
-        Larger pictures are reduced for the work, by averaging blocks of 2×2, 3×3, … pixels. The label map has the full
-        size again, with boundaries in steps of a block; what a callback sees, and the descriptors that may be returned,
-        have the reduced size. Memory and time grow in proportion: 2**24 (4096²) take about 11 GB.
+        Regions of larger pictures are found at a reduced size, on means of blocks of 2×2, 3×3, … pixels; their
+        boundaries are then refined level by level down to the pixel (`coarse_to_fine`). What a callback sees, and the
+        descriptors that may be returned, have the reduced size. A texture finer than the blocks is lost; with more
+        pixels, time and memory grow in proportion: 2**20 (1024²) take about 2.5 GB.
     usage : Usage, optional
         How the network is used; a model's file says it.
 
@@ -70,6 +73,7 @@ class Segmenter:
         if max_pixels < 1:
             raise ValueError(f"max_pixels must be at least 1, got {max_pixels}")
         self.net, self.device, self.max_pixels = net, usable_device(device), max_pixels
+        self._sharpens = True  # False: boundaries in steps of a block, for comparison
         self.usage = usage or Usage.usual(net.stride, net.fine is not None)
         if isinstance(net, nn.Module):
             net.to(self.device).eval()
@@ -180,7 +184,7 @@ class Segmenter:
         if not described.averaged:  # descriptors of all pixels are the largest thing there is
             described = replace(described, whole=None)
         run, labels = described.evolve(given, config, fixed, min_share, callback)
-        full = canvas.labels_out(labels)
+        full = self._full_size(labels, canvas, marks, min_share) if config.iterations else canvas.labels_out(labels)
         if marks is not None:
             full = np.where((marks >= 0) & (full >= 0), marks, full)
         return Segmentation(
@@ -206,6 +210,15 @@ class Segmenter:
             Regions to mend by strokes: they are kept where no stroke says otherwise.
         """
         return Session(self, image, regions, init)
+
+    def _full_size(self, labels: Labels, canvas: Canvas, marks: Labels | None, min_share: float) -> Labels:
+        """Bring regions to the picture's size, with boundaries to the pixel."""
+        if canvas.factor == 1 or not self._sharpens:
+            return canvas.labels_out(labels)
+        sharp: Array = sharpened(labels, canvas, marks)
+        if marks is None:  # pieces just above the share have become a little smaller
+            sharp = remove_small(sharp, min_share / 2)[0]
+        return sharp.astype(np.int64)
 
     def _is_fine(self, canvas: Canvas) -> bool:
         """Whether a picture is small enough for all that the model has."""

@@ -12,6 +12,7 @@ from ..arrays import Floats32, Labels
 from ..evolution import Callback, EvolutionConfig
 from ..strokes.marks import Mark, as_mark, partial_labels, rasterise
 from .canvas import Canvas, canvas_of
+from .coarse_to_fine import sharpened
 from .described import Described, missing
 from .propagation import Scene, Unaided, one_hot
 from .result import Segmentation
@@ -86,7 +87,7 @@ class Session:
     @property
     def shape(self) -> tuple[int, int]:
         """Height and width of the picture."""
-        height, width = self._described.canvas.original.shape[:2]
+        height, width = self._described.canvas.source.shape
         return height, width
 
     def add(self, mark: Any) -> None:
@@ -142,8 +143,10 @@ class Session:
             run, labels = self._described.evolve(labels, config, held, min_share, callback)
             energy, converged = run.energy, run.converged
         wide, unsure = enlarged(u, canvas), enlarged(_uncertainty(u)[None], canvas)[0]
-        planes = enlarged(one_hot(labels, count), canvas) if refine and not agreed else wide
-        full = planes.argmax(axis=0)
+        if refine and canvas.factor > 1:
+            full = sharpened(labels, canvas, marks).astype(np.int64)
+        else:
+            full = (enlarged(one_hot(labels, count), canvas) if refine and not agreed else wide).argmax(axis=0)
         full = np.where(marks >= 0, marks, full)
         if canvas.valid is not None:
             full = np.where(canvas.valid, full, -1)
@@ -198,7 +201,7 @@ def enlarged(planes: Floats32, canvas: Canvas) -> Floats32:
     upright = canvas.upright(planes)
     if canvas.factor > 1:
         wide = interpolate(torch.from_numpy(upright)[None], scale_factor=canvas.factor, mode="bilinear")[0]
-        upright = wide[:, : canvas.original.shape[0], : canvas.original.shape[1]].numpy()
+        upright = wide[:, : canvas.source.shape[0], : canvas.source.shape[1]].numpy()
     return np.ascontiguousarray(upright)
 
 

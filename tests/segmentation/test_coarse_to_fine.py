@@ -1,0 +1,180 @@
+"""Boundaries carried up: to the pixel, in windows as in the whole, and with all that `segment` promises."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from skimage.measure import label as connected_components
+
+from shapetailor import Segmenter, Stroke
+from shapetailor.io.picture import Picture
+from shapetailor.io.source import Source, open_source
+from shapetailor.segmentation import coarse_to_fine
+from shapetailor.segmentation.canvas import canvas_of
+from shapetailor.segmentation.cleanup import pieces_of
+from shapetailor.segmentation.coarse_to_fine import levels, refined, sharpened
+
+
+def waves(height=320, width=384):
+    """Two colours with noise, and a boundary that no block of pixels follows."""
+    y, x = np.mgrid[:height, :width]
+    truth = (x > width / 2 + 40 * np.sin(y / 25)).astype(np.int64)
+    noise = np.random.default_rng(0).normal(0, 12, (height, width, 3))
+    colours = np.array([[90, 120, 100], [150, 110, 100]])[truth]
+    return np.clip(colours + noise, 0, 255).astype(np.uint8), truth
+
+
+def on_canvas(image, truth, factor):
+    """A canvas of so many pixels a block, and the truth on it."""
+    canvas = canvas_of(image, 3, 1, -(-truth.size // factor**2))
+    assert canvas.factor == factor
+    return canvas, canvas.labels_in(truth, "truth")
+
+
+def wrong(found, truth):
+    return np.mean(found != truth)
+
+
+@pytest.mark.parametrize("factor", [2, 3, 4, 8])
+def test_boundaries_come_to_lie_where_the_colours_change(factor):
+    image, truth = waves()
+    canvas, small = on_canvas(image, truth, factor)
+    sharp = sharpened(small, canvas)
+    assert sharp.shape == truth.shape
+    assert wrong(sharp, truth) < 0.35 * wrong(canvas.labels_out(small), truth)
+    assert wrong(sharp, truth) < 0.003
+
+
+def test_windows_give_the_same_labels_as_the_whole():
+    image, truth = waves()
+    canvas, _ = on_canvas(image, truth, 2)
+    rough = np.roll(truth, 2, axis=1).astype(np.int16)
+    whole = refined(rough, canvas, 1, None, core=1000)
+    assert wrong(whole, rough) > 0.005
+    np.testing.assert_array_equal(refined(rough, canvas, 1, None, core=48), whole)
+
+
+def test_a_halo_that_is_too_small_is_noticed(monkeypatch):
+    monkeypatch.setattr(coarse_to_fine, "HALO", 4)
+    with pytest.raises(AssertionError):
+        test_windows_give_the_same_labels_as_the_whole()
+
+
+@pytest.mark.parametrize("turn", [lambda a: a[::-1], lambda a: a[:, ::-1], lambda a: a.swapaxes(0, 1)])
+def test_a_turned_picture_gets_the_turned_boundaries(turn):
+    image, truth = waves()
+    straight = sharpened(*on_canvas(image, truth, 4)[::-1])
+    turned = sharpened(*on_canvas(np.ascontiguousarray(turn(image)), turn(truth), 4)[::-1])
+    np.testing.assert_array_equal(turned, turn(straight))
+
+
+def test_marked_pixels_keep_their_region():
+    image, truth = waves()
+    canvas, small = on_canvas(image, truth, 4)
+    marks = np.full(truth.shape, -1)
+    marks[100, 100:300], marks[200, 100:300] = 0, 1
+    sharp = sharpened(small, canvas, marks)
+    np.testing.assert_array_equal(sharp[marks >= 0], marks[marks >= 0])
+
+
+def test_the_outside_stays_outside_and_says_nothing():
+    image, truth = waves()
+    inside = np.ones(truth.shape, bool)
+    inside[40:120, 150:250], inside[:, :7] = False, False
+    first, second = (
+        sharpened(*on_canvas(np.ma.masked_array(values, np.repeat(~inside[..., None], 3, 2)), truth, 4)[::-1])
+        for values in (image, np.where(inside[..., None], image, 255).astype(np.uint8))
+    )
+    np.testing.assert_array_equal(first < 0, ~inside)
+    np.testing.assert_array_equal(first, second)
+    assert wrong(first[inside], truth[inside]) < 0.005
+
+
+@given(st.integers(1, 5000))
+def test_levels_lead_down_to_the_pixel_in_steps_of_at_most_two(factor):
+    steps = list(levels(factor))
+    assert [coarse for coarse, _ in steps[1:]] == [fine for _, fine in steps[:-1]]
+    assert (steps[-1][1] if steps else factor) == 1
+    assert all(1 < coarse / fine <= 2 for coarse, fine in steps)
+
+
+def recorded(image, sizes):
+    """A source that notes how many pixels are read at once."""
+    whole = open_source(image)
+
+    def window(top, bottom, left, right):
+        sizes.append((bottom - top) * (right - left))
+        return Picture(whole.read(top, bottom, left, right), None)
+
+    return Source("image", whole.shape, whole.channels, whole.dtype, window)
+
+
+def test_a_large_picture_is_read_in_windows(monkeypatch):
+    for name, value in (("CORE", 64), ("KEPT", 100)):
+        monkeypatch.setattr(coarse_to_fine, name, value)
+    monkeypatch.setattr("shapetailor.segmentation.canvas.STRIP", 2**14)
+    image, truth = waves(640, 768)
+    sizes = []
+    canvas, small = on_canvas(recorded(image, sizes), truth, 4)
+    found = sharpened(small, canvas)
+    assert 0 < max(sizes) <= 2**14 + 4 * 768
+    np.testing.assert_array_equal(found, sharpened(small, canvas_of(image, 3, 1, truth.size // 16)))
+
+
+@pytest.fixture(scope="module")
+def segmenter():
+    return Segmenter.from_pretrained("texture", max_pixels=160**2)
+
+
+@pytest.fixture(scope="module")
+def pebbly():
+    """Two textures that a small picture still shows, larger than what regions are found on."""
+    image, truth = waves(300, 308)
+    return image, truth
+
+
+def test_regions_of_a_large_picture_have_boundaries_to_the_pixel(segmenter, pebbly):
+    image, truth = pebbly
+    seen = []
+    result = segmenter.segment(
+        image, 2, return_descriptors=True, callback=lambda _, labels, __: seen.append(labels.shape)
+    )
+    labels = result.labels if result.labels[0, 0] == truth[0, 0] else 1 - result.labels
+    assert labels.dtype == np.int64
+    assert wrong(labels, truth) < 0.004
+    assert set(seen) == {(150, 154)}
+    assert result.descriptors.shape[1:] == (150, 154)
+
+
+def test_given_regions_and_marks_hold_on_a_large_picture(segmenter, pebbly):
+    image, truth = pebbly
+    marks = np.full(truth.shape, -1)
+    marks[150, 10:40], marks[150, 60:62] = 0, 1  # the second in the midst of the other region
+    result = segmenter.segment(image, init=truth, scribbles=marks, iterations=1)
+    np.testing.assert_array_equal(result.labels[marks >= 0], marks[marks >= 0])
+    assert wrong(result.labels, truth) < 0.01
+
+
+def test_no_iteration_leaves_given_regions_as_they_are(segmenter, pebbly):
+    image, _ = pebbly
+    start = np.repeat(np.arange(308)[None] // 154, 300, axis=0)
+    np.testing.assert_array_equal(segmenter.segment(image, init=start, iterations=0, min_share=0).labels, start)
+
+
+def test_strokes_on_a_large_picture_end_in_sharp_boundaries(segmenter, pebbly):
+    image, truth = pebbly
+    session = segmenter.open(image, 2)
+    session.add(Stroke(0, [(30, 150), (60, 200)]))
+    session.add(Stroke(1, [(270, 150)]))
+    assert wrong(session.result().labels, truth) < 0.3 * wrong(session.result(refine=False).labels, truth) + 0.004
+
+
+@given(arrays(np.int16, st.tuples(st.integers(1, 9), st.integers(1, 9)), elements=st.integers(-1, 2)))
+def test_pieces_are_the_connected_ones_in_the_order_of_their_first_pixels(labels):
+    pieces, region, area = pieces_of(labels)
+    np.testing.assert_array_equal(pieces, connected_components(labels, background=-1, connectivity=1))
+    np.testing.assert_array_equal(region[pieces], labels)
+    np.testing.assert_array_equal(area, np.bincount(pieces.ravel(), minlength=len(area)))
