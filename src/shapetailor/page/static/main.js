@@ -1,0 +1,174 @@
+/** The beginning: fetch the project, connect, open a picture; and what each message of the server means. */
+import { getPicture, getProject } from "./api.js";
+import { startClasses } from "./classes.js";
+import { byId } from "./dom.js";
+import { startHelp } from "./help.js";
+import { startJobs, takeJob } from "./jobs.js";
+import { startKeys } from "./keys.js";
+import { attempt, say, status } from "./messages.js";
+import { closeFrames, fetchApplied, takeLive } from "./overlay.js";
+import { lastStroke, startPointer } from "./pointer.js";
+import { startResults } from "./results.js";
+import { connect, resendPending, send } from "./socket.js";
+import { changed, on, shownFrame, state } from "./state.js";
+import { startThumbs } from "./thumbs.js";
+import { startTools } from "./tools.js";
+import { startUpload } from "./upload.js";
+import { report, startViewer } from "./viewer.js";
+import { view } from "./view.js";
+
+/** The picture that was asked for last; answers about others come too late. */
+let wanted = /** @type {string|null} */ (null);
+
+async function openPicture(name) {
+  if (name === state.picture?.name && name === wanted) return;
+  wanted = name;
+  status(`Opening ${name}…`);
+  const picture = await attempt(getPicture(name));
+  if (!picture || name !== wanted) return;
+  closeFrames();
+  hint("");
+  const isFirst = state.picture === null;
+  Object.assign(state, { picture, strokes: picture.strokes, revision: picture.revision, range: picture.range, evolving: false });
+  state.source = picture.applied ? "applied" : "live";
+  if (isFirst) state.radius = Math.max(3, Math.round(Math.min(picture.width, picture.height) / 60));
+  status("");
+  history.replaceState(null, "", `#${encodeURIComponent(name)}`);
+  document.title = `${name} · shapetailor`;
+  for (const topic of /** @type {const} */ (["picture", "strokes", "frame", "tool"])) changed(topic);
+  send({ type: "open", picture: name });
+  if (picture.applied) void fetchApplied();
+}
+
+async function refreshProject() {
+  const project = await attempt(getProject());
+  if (!project) return;
+  const before = resultOf(state.project);
+  state.project = project;
+  if (project.job && !state.job) state.job = project.job;
+  byId("project-name").textContent = project.name ?? "";
+  byId("project-name").title = project.folder ?? "";
+  byId("empty").hidden = project.pictures.length > 0;
+  changed("project");
+  changed("job");
+  if (resultOf(project) === "applied" && before && before !== "applied") resultCame();
+}
+
+const resultOf = (project) => project?.pictures.find((each) => each.name === state.picture?.name)?.state;
+
+/** "Apply" has written a result for the picture on view. */
+function resultCame() {
+  state.picture.applied = true;
+  state.source = "applied";
+  void fetchApplied();
+}
+
+/** Words of the server about the picture on view. @param {string} text */
+function hint(text) {
+  byId("hint").textContent = text;
+  byId("hint").hidden = !text;
+}
+
+const isShown = (message) => message.picture === state.picture?.name;
+
+const messages = {
+  async connected() {
+    await refreshProject();
+    if (state.picture) send({ type: "open", picture: state.picture.name });
+    resendPending();
+  },
+  stored(message) {
+    const at = state.pending.findIndex((each) => each.id === message.id);
+    const [change] = at < 0 ? [] : state.pending.splice(at, 1);
+    if (!isShown(message)) return;
+    state.revision = message.revision;
+    if (Array.isArray(message.strokes)) state.strokes = message.strokes;
+    else if (change?.stroke && message.strokes === state.strokes.length + 1) state.strokes = [...state.strokes, change.stroke];
+    changed("strokes");
+  },
+  refused(message) {
+    state.pending = state.pending.filter((each) => each.id !== message.id);
+    say(message.error, "error");
+    changed("strokes");
+  },
+  strokes(message) {
+    if (!isShown(message)) return;
+    state.strokes = message.strokes;
+    state.revision = message.revision;
+    changed("strokes");
+  },
+  status(message) {
+    if (!message.picture || isShown(message)) hint(message.text);
+  },
+  error(message) {
+    state.evolving = false;
+    say(message.text, "error");
+    changed("frame");
+  },
+  project: refreshProject,
+  job(message) {
+    takeJob(message.job);
+    if (message.job && message.job.state !== "running") void refreshProject();
+  },
+  frame(header, bytes) {
+    if (!isShown(header)) return;
+    if (header.type === "labels" && header.stage !== "evolving") state.evolving = false;
+    void takeLive(header, bytes);
+  },
+};
+
+function themeButton() {
+  byId("theme").onclick = () => {
+    const dark = document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+    const next = dark === "dark" ? "light" : "dark";
+    document.documentElement.dataset.theme = next;
+    localStorage.setItem("theme", next);
+  };
+}
+
+async function start() {
+  startViewer();
+  startPointer();
+  startTools();
+  startClasses();
+  startResults();
+  startThumbs((name) => void openPicture(name));
+  startJobs();
+  startKeys();
+  startHelp();
+  startUpload(async (name) => {
+    await refreshProject();
+    await openPicture(name);
+  });
+  themeButton();
+  on(["connection"], () => (byId("connection").hidden = state.connected));
+  await refreshProject();
+  const names = (state.project?.pictures ?? []).map((each) => each.name);
+  const asked = decodeURIComponent(location.hash.slice(1));
+  if (names.length) await openPicture(names.includes(asked) ? asked : names[0]);
+  connect(messages);
+}
+
+/** For tests and `shapetailor bench page`. */
+window.shapetailor = {
+  state,
+  view,
+  lastStroke,
+  get lastPainted() {
+    return report.lastPainted;
+  },
+  get longestFrame() {
+    return report.longestFrame;
+  },
+  get longestDraw() {
+    return report.longestDraw;
+  },
+  resetFrames() {
+    Object.assign(report, { longestFrame: 0, longestDraw: 0, frames: 0 });
+  },
+  labels() {
+    const frame = shownFrame();
+    return frame && { width: frame.columns, height: frame.rows, scale: frame.scale, values: frame.values, stage: frame.stage };
+  },
+  ready: start(),
+};
