@@ -1,0 +1,345 @@
+"""The engine behind the page: sessions of open pictures, one thread that computes, the newest wish first."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil
+from threading import Condition, Thread
+from typing import Any
+
+import numpy as np
+
+from ..arrays import Array, Labels
+from ..classes.names import IGNORE, ClassName
+from ..io.images import read_labels
+from ..io.palette import region_colour
+from ..segmentation.segmenter import Segmenter
+from ..segmentation.session import WORK_PIXELS, Session
+from ..strokes.marks import Stroke
+from .frames import Frame, frame, gray_png, labels_png, table
+from .refusal import Refusal
+from .views import Views
+from .workspace import Workspace
+
+log = logging.getLogger("shapetailor.page")
+
+MODEL = "texture"
+#: Pixels of a picture that is worked on; larger ones are halved. Longest side of a map of uncertainty.
+MOST_PIXELS, UNSURE_SIDE = 2**22, 768
+#: Sessions that are kept open.
+MOST_OPEN = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """Classes of a picture's pixels after some revision of its strokes."""
+
+    revision: int
+    stage: str  # preview or refined
+    labels: Array  # h×w bytes: values of classes, 255 outside
+    unsure: Array  # bytes, smaller
+    scale: int
+    unsure_scale: int
+
+
+@dataclass
+class Opened:
+    """A picture that is described, and the marks that are drawn on it."""
+
+    key: Any
+    session: Session
+    level: int
+    init: Labels | None  # places of classes
+    strokes: tuple[Stroke, ...] = ()
+    drawn: Array | None = None
+    answer: Answer | None = None
+
+
+class Engine:
+    """Answers strokes.
+
+    Parameters
+    ----------
+    workspace, views
+    tell : callable
+        ``tell(picture, message)`` with a `Frame` or a message for whoever follows the picture; called in the engine's
+        thread.
+    """
+
+    def __init__(self, workspace: Workspace, views: Views, tell: Callable[[str, Frame | dict[str, Any]], None]) -> None:
+        self.workspace, self.views, self.tell = workspace, views, tell
+        self.is_followed: Callable[[str], bool] = lambda name: True
+        self._opened: OrderedDict[str, Opened] = OrderedDict()
+        self._wanted: OrderedDict[str, None] = OrderedDict()
+        self._evolving: dict[str, int | str] = {}
+        self._stopped: set[str] = set()
+        self._change = Condition()
+        self._ended = False
+        self._segmenter: Segmenter | None = None
+        self._thread = Thread(target=self._work, name="engine", daemon=True)
+        self._thread.start()
+
+    def want(self, name: str, evolve: int | str | None = None) -> None:
+        """Ask for a picture's labels, or for its unaided evolution; what is asked last is done first."""
+        with self._change:
+            self._evolving.pop(name, None)
+            self._stopped.discard(name)
+            if evolve is not None:
+                self._evolving[name] = evolve
+            self._wanted[name] = None
+            self._wanted.move_to_end(name)
+            self._change.notify_all()
+
+    def drop(self, name: str) -> None:
+        """Nobody looks at a picture any more."""
+        with self._change:
+            self._wanted.pop(name, None)
+
+    def stop(self, name: str) -> None:
+        """End a picture's evolution."""
+        with self._change:
+            self._stopped.add(name)
+            self._evolving.pop(name, None)
+
+    def end(self) -> None:
+        """End the thread after what it is doing."""
+        with self._change:
+            self._ended = True
+            self._change.notify_all()
+
+    def answer(self, name: str) -> Answer | None:
+        """The newest answer for the strokes as they are."""
+        with self._change:
+            found = self._opened.get(name)
+            known = None if found is None else found.answer
+        return known if known is not None and known.revision == self.workspace.history(name).revision else None
+
+    def refined(self, name: str, timeout: float = 120) -> Answer:
+        """Wait for the refined answer."""
+        history = self.workspace.history(name)
+        if not self._can_answer(history.strokes, name):
+            raise Refusal(404, "There are no regions yet: mark two classes in this picture, or apply the model.")
+        until = time.monotonic() + timeout
+        asked = False
+        while (known := self.answer(name)) is None or known.stage != "refined":
+            if not asked:
+                self.want(name)
+                asked = True
+            with self._change:
+                if time.monotonic() > until:
+                    raise Refusal(503, "The regions are not ready yet. Try again in a moment.")
+                self._change.wait(0.2)
+        return known
+
+    def _can_answer(self, strokes: Sequence[Stroke], name: str) -> bool:
+        marked = {stroke.region for stroke in strokes if stroke.region > 0}
+        return len(marked) > 1 or (bool(marked) and self.workspace.applied(name) is not None)
+
+    def _work(self) -> None:
+        while True:
+            with self._change:
+                self._change.wait_for(lambda: self._wanted or self._ended)
+                if self._ended:
+                    return
+                name = self._wanted.popitem()[0]
+                evolve = self._evolving.pop(name, None)
+            try:
+                if self._segmenter is None:
+                    self._segmenter = Segmenter.from_pretrained(MODEL)
+                if evolve is not None:
+                    self._evolve(self._segmenter, name, evolve)
+                else:
+                    self._answer(self._segmenter, name)
+            except (Refusal, ValueError, TypeError, OSError, MemoryError) as error:
+                self.tell(name, {"type": "error", "picture": name, "text": str(error) or type(error).__name__})
+            except Exception as error:  # the thread must live on
+                log.exception("computing %s failed", name)
+                text = f"Something went wrong while {name} was worked on ({type(error).__name__})."
+                self.tell(name, {"type": "error", "picture": name, "text": text})
+
+    def _later(self, name: str) -> None:
+        """Do the rest when there is time."""
+        with self._change:
+            if name not in self._wanted and self.is_followed(name):
+                self._wanted[name] = None
+                self._wanted.move_to_end(name, last=False)
+
+    def _is_old(self, *_: Any) -> bool:
+        """Whether something newer is wanted; also a callback of the engine."""
+        return bool(self._wanted) or self._ended
+
+    def _answer(self, segmenter: Segmenter, name: str) -> None:
+        known = self.answer(name)
+        if known is not None:
+            self._show(name, known)
+            if known.stage == "refined":
+                return
+        opened = self._open(segmenter, name)
+        history = self.workspace.history(name)
+        with history.lock:
+            revision, strokes = history.revision, history.strokes
+        values = _values(opened, strokes, self.workspace.classes)
+        if values is None:
+            self.tell(name, {"type": "status", "picture": name, "text": _hint(strokes)})
+            return
+        for refine in (False, True):
+            result = opened.session.result(refine, callback=self._is_old)
+            if refine and self._is_old():
+                self._later(name)
+                return
+            labels = np.append(values, np.uint8(IGNORE))[result.labels]
+            assert result.uncertainty is not None
+            step = max(1, ceil(max(labels.shape) / UNSURE_SIDE))
+            unsure = np.rint(255 * result.uncertainty[::step, ::step].clip(0, 1)).astype(np.uint8)
+            scale = 2**opened.level
+            stage = "refined" if refine else "preview"
+            answer = Answer(revision, stage, labels, unsure, scale, scale * step)
+            with self._change:
+                opened.answer = answer
+                self._change.notify_all()
+            self._show(name, answer)
+
+    def _show(self, name: str, answer: Answer) -> None:
+        width, height = self.views.get(self.workspace.picture(name)).size
+        header = {
+            "picture": name,
+            "revision": answer.revision,
+            "stage": answer.stage,
+            "iteration": None,
+            "energy": None,
+            "width": width,
+            "height": height,
+            "scale": answer.scale,
+            "table": table(answer.labels, answer.scale),
+        }
+        colours = {each.value: each.rgb for each in self.workspace.classes}
+        unsure = {"scale": answer.unsure_scale, "table": []}, gray_png(answer.unsure)
+        self.tell(name, frame(header, labels_png(answer.labels, colours), unsure))
+
+    def _open(self, segmenter: Segmenter, name: str) -> Opened:
+        """Describe a picture, unless it is; with its result, where there is one, as what strokes mend."""
+        path, applied = self.workspace.picture(name), self.workspace.applied(name)
+        classes = tuple(each.value for each in self.workspace.classes)
+        stamps = [None if each is None else each.stat().st_mtime_ns for each in (path, applied)]
+        key = (path, *stamps, classes if applied else None)
+        found = self._opened.get(name)
+        if found is None or found.key != key:
+            self.tell(name, {"type": "status", "picture": name, "text": "Describing the picture…"})
+            with self._change:
+                self._opened.pop(name, None)
+                while len(self._opened) >= MOST_OPEN:
+                    self._opened.popitem(last=False)
+            view = self.views.get(path)
+            level = view.level_of(MOST_PIXELS)
+            picture = view.picture(level)
+            init = None if applied is None else _places(read_labels(applied), classes, level, picture)
+            session = segmenter.open(picture, None if init is None else len(classes), init)
+            found = Opened(key, session, level, init)
+            self.tell(name, {"type": "status", "picture": name, "text": ""})
+        with self._change:
+            self._opened[name] = found
+            self._opened.move_to_end(name)
+        return found
+
+    def _evolve(self, segmenter: Segmenter, name: str, regions: int | str) -> None:
+        """Let regions evolve without marks, and show every iteration."""
+        view = self.views.get(self.workspace.picture(name))
+        width, height = view.size
+        level = view.level_of(MOST_PIXELS)
+        energies: list[float] = []
+        revision = self.workspace.history(name).revision
+        small = Segmenter(segmenter.net, segmenter.device, WORK_PIXELS, segmenter.usage)
+        self.tell(name, {"type": "status", "picture": name, "text": "Looking for regions…"})
+
+        def show(iteration: int, labels: Labels, finished: bool) -> None:
+            values = np.where(labels < 0, IGNORE, labels + 1).astype(np.uint8)
+            scale = ceil(width / values.shape[1])
+            header = {
+                "picture": name,
+                "revision": revision,
+                "stage": "evolving",
+                "iteration": iteration,
+                "energy": list(energies),
+                "width": width,
+                "height": height,
+                "scale": scale,
+                "regions": int(labels.max()) + 1,
+                "finished": finished,
+                "table": table(values, scale),
+            }
+            colours = {number + 1: region_colour(number) for number in range(int(labels.max()) + 1)}
+            self.tell(name, frame(header, labels_png(values, colours)))
+
+        def watch(iteration: int, labels: Labels, energy: float) -> bool:
+            energies.append(float(energy))
+            show(iteration, labels, False)
+            return name in self._stopped or self._is_old()
+
+        found = small.segment(view.picture(level), regions, callback=watch)  # type: ignore[arg-type]
+        show(found.iterations, found.labels, True)
+        self.tell(name, {"type": "status", "picture": name, "text": ""})
+
+
+def _hint(strokes: Sequence[Stroke]) -> str:
+    marked = {stroke.region for stroke in strokes if stroke.region > 0}
+    return "Mark a second class: the regions follow." if marked else ""
+
+
+def _values(opened: Opened, strokes: tuple[Stroke, ...], classes: Sequence[ClassName]) -> Array | None:
+    """Give a session the marks of all strokes; return the class of each of its regions, or None if there are too few.
+
+    Classes that are marked are regions 0, 1, … in their order; where there is a result to mend, all classes are.
+    """
+    drawn = draw(opened, strokes)
+    marked = np.unique(drawn[drawn > 0])
+    values = np.array([each.value for each in classes] if opened.init is not None else marked, np.uint8)
+    if not len(marked) or len(values) < 2:
+        return None
+    places = np.full(256, -1, np.int64)
+    places[values] = np.arange(len(values))
+    opened.session.marks = [places[drawn]]
+    return values
+
+
+def draw(opened: Opened, strokes: tuple[Stroke, ...]) -> Array:
+    """Draw strokes on the level that is worked on: bytes, 0 where nothing is marked; only what is new, if possible."""
+    count = len(opened.strokes)
+    if opened.drawn is None or strokes[:count] != opened.strokes:
+        opened.drawn, count = np.zeros(opened.session.shape, np.uint8), 0
+    for stroke in strokes[count:]:
+        opened.drawn[reduced(stroke, opened.level).mask(opened.session.shape)] = max(0, stroke.region)
+    opened.strokes = strokes
+    return opened.drawn
+
+
+def reduced(stroke: Stroke, level: int) -> Stroke:
+    """A stroke on a picture that was halved so many times.
+
+    >>> reduced(Stroke(1, [(0.5, 2.5)], radius=3), 1)
+    Stroke(region=1, points=((0.0, 1.0),), radius=1.5, kind='brush')
+    """
+    if not level:
+        return stroke
+    side = 2**level
+    points = ((np.array(stroke.points) - (side - 1) / 2) / side).tolist()
+    if stroke.kind == "box":  # one that is thinner than a pixel must not vanish
+        points = np.rint(points).tolist()
+    return Stroke(stroke.region, points, stroke.radius / side, stroke.kind)
+
+
+def _places(applied: Labels, classes: Sequence[int], level: int, picture: Any) -> Labels | None:
+    """A map of classes' values as their places, on a level; None where it does not fit the picture or the classes."""
+    small = applied[2**level // 2 :: 2**level, 2**level // 2 :: 2**level] if level else applied
+    height, width = picture.values.shape[:2]
+    small = np.pad(small, [(0, max(0, height - small.shape[0])), (0, max(0, width - small.shape[1]))], mode="edge")
+    if small.shape != (height, width):
+        return None
+    places = np.full(256, -1, np.int64)
+    places[list(classes)] = np.arange(len(classes))
+    found: Labels = places[small.clip(0, 255)]
+    known = found if picture.inside is None else found[picture.inside]
+    return found if known.min() >= 0 else None
