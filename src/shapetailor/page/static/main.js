@@ -30,7 +30,7 @@ async function openPicture(name) {
   hint("");
   const isFirst = state.picture === null;
   Object.assign(state, { picture, strokes: picture.strokes, revision: picture.revision, range: picture.range, evolving: false });
-  state.source = picture.applied ? "applied" : "live";
+  state.source = picture.applied && (picture.applied_newer || !picture.strokes.length) ? "applied" : "live";
   if (isFirst) state.radius = Math.max(3, Math.round(Math.min(picture.width, picture.height) / 60));
   status("");
   history.replaceState(null, "", `#${encodeURIComponent(name)}`);
@@ -112,7 +112,7 @@ const messages = {
   },
   frame(header, bytes) {
     if (!isShown(header)) return;
-    if (header.type === "labels" && header.stage !== "evolving") state.evolving = false;
+    if (header.type === "labels") state.evolving = header.stage === "evolving" && !header.finished;
     void takeLive(header, bytes);
   },
 };

@@ -38,8 +38,14 @@ async function take(source, header, bytes) {
   const painted = await ask("labels", { bytes, colours }, [bytes]);
   if (header.picture !== state.picture?.name) return;
   closeFrame(source);
-  state.frames[source] = { ...header, ...painted };
+  state.frames[source] = { ...header, ...painted, grain: grainOf(header, painted.columns, painted.rows) };
   changed("frame");
+}
+
+/** Pixels of the picture for one of the map's, across and down: `scale`, unless the map was made by stretching. */
+function grainOf({ width, height, scale }, columns, rows) {
+  const whole = (size, count) => count === Math.ceil(size / scale);
+  return whole(width, columns) && whole(height, rows) ? [scale, scale] : [width / columns, height / rows];
 }
 
 const queue = { running: false, next: /** @type {any} */ (null) };
@@ -61,9 +67,9 @@ export async function takeLive(header, bytes) {
 async function takeUncertainty(source, header, bytes) {
   const { bitmap } = await ask("uncertainty", { bytes }, [bytes]);
   if (header.picture !== state.picture?.name) return bitmap.close();
-  state.uncertainty[source]?.close();
-  state.uncertainty[source] = bitmap;
-  changed("view");
+  state.uncertainty[source]?.bitmap.close();
+  state.uncertainty[source] = { bitmap, grain: grainOf(header, bitmap.width, bitmap.height) };
+  return changed("view");
 }
 
 /** Fetch what "Apply" wrote for the picture on view. */
@@ -71,10 +77,10 @@ export async function fetchApplied() {
   const { name, width, height } = state.picture;
   try {
     const [map, table] = await Promise.all([getMap(name, "labels", "applied"), getTable(name, "applied")]);
-    const header = { picture: name, revision: state.revision, stage: "applied", iteration: null, energy: null };
-    await take("applied", { ...header, width, height, scale: map.scale, table: table.rows }, map.bytes);
+    const header = { picture: name, width, height, revision: state.revision, stage: "applied", iteration: null, energy: null };
+    await take("applied", { ...header, scale: map.scale, table: table.rows }, map.bytes);
     const unsure = await getMap(name, "uncertainty", "applied");
-    await takeUncertainty("applied", header, unsure.bytes);
+    await takeUncertainty("applied", { ...header, scale: unsure.scale }, unsure.bytes);
   } catch (error) {
     if (name === state.picture?.name) say(error.message, "error");
   }
@@ -90,7 +96,7 @@ function closeFrame(source) {
 export function closeFrames() {
   for (const source of /** @type {const} */ (["live", "applied"])) {
     closeFrame(source);
-    state.uncertainty[source]?.close();
+    state.uncertainty[source]?.bitmap.close();
     state.uncertainty[source] = null;
   }
 }
@@ -114,45 +120,47 @@ on(["project"], () => void recolour());
 export function drawOverlay(context) {
   const frame = shownFrame();
   if (!frame || !state.overlayShown) return;
-  const place = placeOf(frame);
-  const grain = frame.scale * view.scale;
-  context.imageSmoothingEnabled = grain < 1; // shrunk maps look torn without
+  const place = placeOf(frame.grain, frame.columns, frame.rows);
+  const size = frame.grain[0] * view.scale;
+  context.imageSmoothingEnabled = size < 1; // shrunk maps look torn without
   context.globalAlpha = state.opacity;
   if (!state.outlinesOnly) context.drawImage(frame.fill, ...place);
   context.globalAlpha = state.outlinesOnly ? 1 : Math.min(1, state.opacity + 0.45);
-  if (grain < 3) context.drawImage(frame.lines, ...place);
+  if (size < 3) context.drawImage(frame.lines, ...place);
   else drawEdges(context, frame);
   context.globalAlpha = 1;
   const unsure = state.uncertainty[state.source];
-  if (state.unsure && unsure && frame.stage !== "evolving") drawHatch(context, unsure, place);
+  if (state.unsure && unsure && frame.stage !== "evolving") drawHatch(context, unsure);
 }
 
-/** @returns {[number, number, number, number]} */
-function placeOf(frame) {
-  const { columns, rows, scale } = frame;
-  return [-view.x * view.scale, -view.y * view.scale, columns * scale * view.scale, rows * scale * view.scale];
-}
+/** Where a map of so many columns and rows lies in the viewport. @returns {[number, number, number, number]} */
+const placeOf = ([across, down], columns, rows) => [
+  -view.x * view.scale,
+  -view.y * view.scale,
+  columns * across * view.scale,
+  rows * down * view.scale,
+];
 
 /** Close by, outlines are lines of constant width: only the edges in view, found anew for each frame. */
 function drawEdges(context, frame) {
-  const { values, columns, rows, scale } = frame;
-  const grain = scale * view.scale;
-  const first = (start) => Math.max(0, Math.floor(start / scale) - 1);
-  const last = (start, length, count) => Math.min(count, Math.ceil((start + length / view.scale) / scale) + 1);
-  const [left, right] = [first(view.x), last(view.x, viewport.width, columns)];
-  const [top, bottom] = [first(view.y), last(view.y, viewport.height, rows)];
+  const { values, columns, rows } = frame;
+  const [wide, high] = frame.grain.map((size) => size * view.scale);
+  const first = (start, size) => Math.max(0, Math.floor((start * view.scale) / size) - 1);
+  const last = (start, length, size, count) => Math.min(count, Math.ceil((start * view.scale + length) / size) + 1);
+  const [left, right] = [first(view.x, wide), last(view.x, viewport.width, wide, columns)];
+  const [top, bottom] = [first(view.y, high), last(view.y, viewport.height, high, rows)];
   const path = new Path2D();
   for (let row = top; row < bottom; row += 1) {
     for (let x = left; x < right; x += 1) {
       const at = row * columns + x;
-      const [px, py] = [x * grain - view.x * view.scale, row * grain - view.y * view.scale];
+      const [px, py] = [x * wide - view.x * view.scale, row * high - view.y * view.scale];
       if (x + 1 < columns && values[at] !== values[at + 1]) {
-        path.moveTo(px + grain, py);
-        path.lineTo(px + grain, py + grain);
+        path.moveTo(px + wide, py);
+        path.lineTo(px + wide, py + high);
       }
       if (row + 1 < rows && values[at] !== values[at + columns]) {
-        path.moveTo(px, py + grain);
-        path.lineTo(px + grain, py + grain);
+        path.moveTo(px, py + high);
+        path.lineTo(px + wide, py + high);
       }
     }
   }
@@ -168,7 +176,7 @@ function drawEdges(context, frame) {
 const hatch = { canvas: new OffscreenCanvas(1, 1), pattern: /** @type {CanvasPattern|null} */ (null) };
 
 /** Hatch by uncertainty: seen on light and dark, and unlike any class's colour. */
-function drawHatch(context, unsure, place) {
+function drawHatch(context, { bitmap, grain }) {
   const { width, height } = viewport;
   if (hatch.canvas.width !== Math.ceil(width) || hatch.canvas.height !== Math.ceil(height)) {
     hatch.canvas = new OffscreenCanvas(Math.ceil(width), Math.ceil(height));
@@ -180,7 +188,7 @@ function drawHatch(context, unsure, place) {
   target.fillStyle = hatch.pattern;
   target.fillRect(0, 0, width, height);
   target.globalCompositeOperation = "destination-in";
-  target.drawImage(unsure, ...place);
+  target.drawImage(bitmap, ...placeOf(grain, bitmap.width, bitmap.height));
   context.drawImage(hatch.canvas, 0, 0);
 }
 

@@ -5,8 +5,9 @@
  * @typedef {{region: number, kind: "brush"|"lasso"|"box", points: number[][], radius?: number}} Stroke
  * @typedef {{id: string, picture: string, type: "stroke"|"undo"|"redo"|"clear", stroke?: Stroke}} Pending
  * @typedef {{value: number, fraction: number, pixels: number}} Row
+ * @typedef {{bitmap: ImageBitmap, grain: number[]}} Unsure
  * @typedef {{picture: string, revision: number, stage: string, iteration: number|null, energy: number[]|null,
- *   width: number, height: number, scale: number, table: Row[], values: Uint8Array, columns: number, rows: number,
+ *   width: number, height: number, scale: number, table: Row[], grain: number[], values: Uint8Array, columns: number, rows: number,
  *   palette: Uint32Array, fill: ImageBitmap, lines: ImageBitmap}} Frame
  */
 
@@ -36,7 +37,7 @@ export const state = {
   /** Which labels are on view: those that follow the strokes, or those that "Apply" wrote. */
   source: /** @type {"live"|"applied"} */ ("live"),
   frames: { live: /** @type {Frame|null} */ (null), applied: /** @type {Frame|null} */ (null) },
-  uncertainty: { live: /** @type {ImageBitmap|null} */ (null), applied: /** @type {ImageBitmap|null} */ (null) },
+  uncertainty: { live: /** @type {Unsure|null} */ (null), applied: /** @type {Unsure|null} */ (null) },
   evolving: false,
   job: /** @type {any} */ (null),
 };

@@ -87,8 +87,8 @@ function showPlace() {
 function classAt(x, y) {
   const frame = shownFrame();
   if (!frame) return "";
-  const at = Math.min(Math.floor(y / frame.scale), frame.rows - 1) * frame.columns + Math.min(Math.floor(x / frame.scale), frame.columns - 1);
-  const value = frame.values[at];
+  const [column, row] = [Math.floor((x + 0.5) / frame.grain[0]), Math.floor((y + 0.5) / frame.grain[1])];
+  const value = frame.values[row * frame.columns + column];
   if (frame.stage === "evolving") return value ? ` · region ${value}` : "";
   const found = state.project.classes.find((each) => each.value === value);
   return found ? ` · ${found.name}` : "";

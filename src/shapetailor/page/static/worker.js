@@ -82,20 +82,19 @@ async function paint(values, width, height, colours) {
   return { fill: await picture(fill, width, height), lines: await picture(lines, width, height) };
 }
 
-/** The colours of pixels unlike their right or lower neighbour; of both sides in large maps, which are seen reduced. */
+/** The colours of pixels unlike a neighbour: a line of two pixels, one on each side. */
 function outlined(values, width, height, fill) {
   const lines = new Uint32Array(values.length);
-  const both = Math.min(width, height) > 700;
   for (let row = 0, at = 0; row < height; row += 1) {
     for (let x = 0; x < width; x += 1, at += 1) {
       const value = values[at];
       if (x + 1 < width && values[at + 1] !== value) {
         lines[at] = fill[at];
-        if (both) lines[at + 1] = fill[at + 1];
+        lines[at + 1] = fill[at + 1];
       }
       if (row + 1 < height && values[at + width] !== value) {
         lines[at] = fill[at];
-        if (both) lines[at + width] = fill[at + width];
+        lines[at + width] = fill[at + width];
       }
     }
   }
