@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -30,6 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also write NAME.geojson (QuPath), NAME.coco.json, NAME.rois.zip (ImageJ), NAME.ome.tif",
     )
     parser.add_argument("--force", action="store_true", help="do again what is done already")
+    parser.add_argument(
+        "--progress-json", action="store_true", help="print a line of JSON for each picture, for programs that watch"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError("--out must name the folder to write to where no project is given")
     size = None if args.pixel_size is None else as_pixel_size(args.pixel_size)
     pictures = _pictures(args.inputs) if args.inputs or project is None else project.pictures
-    bar = partial(tqdm, desc="apply", unit="picture", disable=None)
+    bar = _lines if args.progress_json else partial(tqdm, desc="apply", unit="picture", disable=None)
     report = apply_all(
         Classifier.load(model),
         model,
@@ -69,6 +74,15 @@ def run(args: argparse.Namespace) -> int:
     for line in report.failures:
         print(f"failed: {line}", file=sys.stderr)
     return 1 if report.failures else 0
+
+
+def _lines(pictures: Iterable[Path]) -> Iterator[Path]:
+    """Yield pictures, and print before each how many are done, and in the end."""
+    todo = list(pictures)
+    for number, path in enumerate(todo):
+        print(json.dumps({"done": number, "total": len(todo), "text": path.name}), flush=True)
+        yield path
+    print(json.dumps({"done": len(todo), "total": len(todo), "text": ""}), flush=True)
 
 
 def _pictures(paths: list[Path]) -> list[Path]:

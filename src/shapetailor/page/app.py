@@ -40,9 +40,9 @@ mimetypes.add_type("text/javascript", ".js")
 class Page:
     """Everything that serves one workspace."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, warm: bool = False) -> None:
         self.workspace, self.views, self.hub = workspace, Views(), Hub()
-        self.engine = Engine(workspace, self.views, self.hub.tell)
+        self.engine = Engine(workspace, self.views, self.hub.tell, warm)
         self.talk = Talk(workspace, self.views, self.engine, self.hub)
         self.downloads = Downloads(workspace, self.engine)
         self.jobs = Jobs(self._news)
@@ -192,9 +192,14 @@ class Page:
     async def start_job(self, request: Request) -> Response:
         """Teach or apply."""
         given = await receive_json(request)
-        if not self.workspace.is_project:
+        kind, pictures = str(given.get("kind")), self.workspace.pictures()
+        marked = [name for name in pictures if self.workspace.marks_kind(name) != "none"]
+        if kind == "teach" and not marked:
             raise Refusal(409, "Nothing is marked yet: draw two classes in a picture, then teach.")
-        await self.jobs.start(self.workspace.folder, str(given.get("kind")), given.get("fine_tune") is True)
+        if kind == "apply" and self.workspace.model() is None:
+            raise Refusal(409, "There is no model yet: teach first, then apply.")
+        total = len(marked if kind == "teach" else pictures)
+        await self.jobs.start(self.workspace.folder, kind, total, given.get("fine_tune") is True)
         return JSONResponse(self.jobs.job, 202)
 
     async def cancel_job(self, request: Request) -> Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from .refusal import Refusal
 
 #: Longest line and most lines of a job's errors that are kept.
 LONGEST_LINE, MOST_LINES = 2**16, 50
+#: What fine-tuning says of its steps, of which some are judged by held-out pictures.
+STEP = re.compile(r"step (\d+)/(\d+): (?:.*held_out_iou ([\d.]+))?")
 
 
 class Jobs:
@@ -43,8 +46,8 @@ class Jobs:
         lines = [] if self.job is None else self.job["failures"]
         return {Path(line.split(": ", 1)[0]).stem: line.split(": ", 1)[-1] for line in lines}
 
-    async def start(self, project: Path, kind: str, fine_tune: bool = False) -> None:
-        """Start a job."""
+    async def start(self, project: Path, kind: str, total: int, fine_tune: bool = False) -> None:
+        """Start a job on so many pictures."""
         if self.is_running:
             raise Refusal(409, "A job is running already. Wait for it, or cancel it.")
         if kind not in ("teach", "apply"):
@@ -54,7 +57,7 @@ class Jobs:
             "kind": kind,
             "state": "running",
             "done": 0,
-            "total": 0,
+            "total": total,
             "text": "Starting…",
             "curve": [],
             "held_out": None,
@@ -98,7 +101,8 @@ class Jobs:
         assert process.stdout is not None
         assert process.stderr is not None
         said, errors = await asyncio.gather(
-            _lines(process.stdout, lambda line: self._hear(job, line)), _lines(process.stderr)
+            _lines(process.stdout, lambda line: self._hear(job, line)),
+            _lines(process.stderr, lambda line: self._follow(job, line)),
         )
         status = await process.wait()
         job["failures"] = [line.removeprefix("failed: ") for line in errors if line.startswith("failed: ")]
@@ -120,6 +124,19 @@ class Jobs:
             return False
         if job["state"] == "running":
             job.update(known)
+            self._tell(job)
+        return True
+
+    def _follow(self, job: dict[str, Any], line: str) -> bool:
+        """Take a line of fine-tuning; False where it is something else."""
+        step = STEP.match(line)
+        if step is None:
+            return False
+        job |= {"done": int(step[1]), "total": int(step[2]), "text": f"Fine-tuning: {line}"}
+        if step[3] is not None:
+            job["curve"] = [*job["curve"], [int(step[1]), float(step[3])]]
+            job["held_out"] = {"mean_iou": max(figure for _, figure in job["curve"])}
+        if job["state"] == "running":
             self._tell(job)
         return True
 

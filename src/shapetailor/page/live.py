@@ -68,9 +68,17 @@ class Engine:
     tell : callable
         ``tell(picture, message)`` with a `Frame` or a message for whoever follows the picture; called in the engine's
         thread.
+    warm : bool
+        Load and compile all that the first stroke needs at once.
     """
 
-    def __init__(self, workspace: Workspace, views: Views, tell: Callable[[str, Frame | dict[str, Any]], None]) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        views: Views,
+        tell: Callable[[str, Frame | dict[str, Any]], None],
+        warm: bool = False,
+    ) -> None:
         self.workspace, self.views, self.tell = workspace, views, tell
         self.is_followed: Callable[[str], bool] = lambda name: True
         self._opened: OrderedDict[str, Opened] = OrderedDict()
@@ -80,6 +88,7 @@ class Engine:
         self._change = Condition()
         self._ended = False
         self._segmenter: Segmenter | None = None
+        self._warm = warm
         self._thread = Thread(target=self._work, name="engine", daemon=True)
         self._thread.start()
 
@@ -139,7 +148,25 @@ class Engine:
         marked = {stroke.region for stroke in strokes if stroke.region > 0}
         return len(marked) > 1 or (bool(marked) and self.workspace.applied(name) is not None)
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the model is loaded, and all compiled."""
+        return self._segmenter is not None
+
+    def _loaded(self) -> Segmenter:
+        if self._segmenter is None:
+            loaded = Segmenter.from_pretrained(MODEL)
+            if self._warm:
+                noise = np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8)
+                session = loaded.open(noise)
+                session.add(np.where(np.eye(64, dtype=bool), np.arange(64)[:, None] // 32, -1))
+                session.result()
+            self._segmenter = loaded
+        return self._segmenter
+
     def _work(self) -> None:
+        if self._warm:
+            self._loaded()
         while True:
             with self._change:
                 self._change.wait_for(lambda: self._wanted or self._ended)
@@ -148,12 +175,10 @@ class Engine:
                 name = self._wanted.popitem()[0]
                 evolve = self._evolving.pop(name, None)
             try:
-                if self._segmenter is None:
-                    self._segmenter = Segmenter.from_pretrained(MODEL)
                 if evolve is not None:
-                    self._evolve(self._segmenter, name, evolve)
+                    self._evolve(self._loaded(), name, evolve)
                 else:
-                    self._answer(self._segmenter, name)
+                    self._answer(self._loaded(), name)
             except (Refusal, ValueError, TypeError, OSError, MemoryError) as error:
                 self.tell(name, {"type": "error", "picture": name, "text": str(error) or type(error).__name__})
             except Exception as error:  # the thread must live on
@@ -174,11 +199,9 @@ class Engine:
 
     def _answer(self, segmenter: Segmenter, name: str) -> None:
         known = self.answer(name)
-        if known is not None:
-            self._show(name, known)
-            if known.stage == "refined":
-                return
         opened = self._open(segmenter, name)
+        if known is not None and known.stage == "refined" and opened.answer is known:
+            return
         history = self.workspace.history(name)
         with history.lock:
             revision, strokes = history.revision, history.strokes
@@ -187,6 +210,8 @@ class Engine:
             self.tell(name, {"type": "status", "picture": name, "text": _hint(strokes)})
             return
         for refine in (False, True):
+            if not refine and opened.answer is not None and opened.answer.revision == revision:
+                continue  # it was shown before something newer came between
             result = opened.session.result(refine, callback=self._is_old)
             if refine and self._is_old():
                 self._later(name)
@@ -201,9 +226,10 @@ class Engine:
             with self._change:
                 opened.answer = answer
                 self._change.notify_all()
-            self._show(name, answer)
+            self.tell(name, self.frame(name, answer))
 
-    def _show(self, name: str, answer: Answer) -> None:
+    def frame(self, name: str, answer: Answer) -> Frame:
+        """An answer as the page paints it."""
         width, height = self.views.get(self.workspace.picture(name)).size
         header = {
             "picture": name,
@@ -218,7 +244,7 @@ class Engine:
         }
         colours = {each.value: each.rgb for each in self.workspace.classes}
         unsure = {"scale": answer.unsure_scale, "table": []}, gray_png(answer.unsure)
-        self.tell(name, frame(header, labels_png(answer.labels, colours), unsure))
+        return frame(header, labels_png(answer.labels, colours), unsure)
 
     def _open(self, segmenter: Segmenter, name: str) -> Opened:
         """Describe a picture, unless it is; with its result, where there is one, as what strokes mend."""

@@ -45,7 +45,7 @@ def serve(
     listening = _listen(host, port)
     number = int(listening.getsockname()[1])
     token = new_token()
-    guarded = Guard(Page(workspace).app, hosts_of(host, number), number, token, password)
+    guarded = Guard(Page(workspace, warm=True).app, hosts_of(host, number), number, token, password)
     shown = "localhost" if host in ("0.0.0.0", "::", "") else f"[{host}]" if ":" in host else host
     link = f"http://{shown}:{number}/?token={token}"
     said(link)

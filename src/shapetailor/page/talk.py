@@ -97,6 +97,12 @@ class Talk:
         self._leave(tab)
         tab.follow(name)
         tab.say(_strokes(name, history))
+        known = self.engine.answer(name)
+        if known is not None:
+            tab.show(await run_in_threadpool(self.engine.frame, name, known))
+        elif not self.engine.is_ready:
+            words = "Getting ready; the first start on a machine takes about a minute…"
+            tab.say({"type": "status", "picture": name, "text": words})
         self.engine.want(name)
 
     async def _change(self, tab: Tab, said: dict[str, Any]) -> None:
