@@ -24,7 +24,16 @@ export function takeJob(job) {
   const ended = running() && job && job.state !== "running";
   state.job = job;
   changed("job");
-  if (ended) say(job.text || `${NAMES[job.kind]} ${job.state}.`, job.state === "failed" ? "error" : "note");
+  if (ended) say(jobWords(job), job.state === "failed" ? "error" : "note");
+}
+
+/** What a job is doing or has done. */
+function jobWords({ kind, state: stage, text, done, total }) {
+  if (stage === "done" && kind === "teach") return "The model is taught. Apply it to all pictures.";
+  if (stage === "done") return `Applied to ${done} of ${total} pictures.`;
+  if (stage === "failed") return `${NAMES[kind]} failed: ${text}`;
+  const count = stage === "running" && total ? ` (${done} of ${total})` : "";
+  return `${text || `${NAMES[kind]}…`}${text?.includes(String(total)) ? "" : count}`;
 }
 
 function show() {
@@ -38,8 +47,7 @@ function show() {
   bar.hidden = !running();
   if (job.total) Object.assign(bar, { max: job.total, value: job.done });
   else bar.removeAttribute("value");
-  const count = running() && job.total ? ` ${job.done} of ${job.total}` : "";
-  byId("job-text").textContent = `${job.text || NAMES[job.kind]}${job.text?.includes(count.trim()) ? "" : count}`;
+  byId("job-text").textContent = jobWords(job);
   const curve = job.curve ?? [];
   const last = curve.at(-1);
   drawCurve(byId("job-curve"), curve, last ? [`step ${last[0]}`, String(Number(last[1]).toPrecision(3))] : []);

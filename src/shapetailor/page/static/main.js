@@ -112,10 +112,16 @@ const messages = {
   },
   frame(header, bytes) {
     if (!isShown(header)) return;
-    if (header.type === "labels") state.evolving = header.stage === "evolving" && !header.finished;
+    if (header.type === "labels") takeStage(header);
     void takeLive(header, bytes);
   },
 };
+
+/** Regions evolve until the server says that they are found. */
+function takeStage({ stage, finished, iteration }) {
+  if (state.evolving && finished) status(`Regions found after ${iteration} iterations.`);
+  state.evolving = stage === "evolving" && !finished;
+}
 
 function themeButton() {
   byId("theme").onclick = () => {

@@ -125,7 +125,7 @@ export function drawOverlay(context) {
   context.imageSmoothingEnabled = size < 1; // shrunk maps look torn without
   context.globalAlpha = state.opacity;
   if (!state.outlinesOnly) context.drawImage(frame.fill, ...place);
-  context.globalAlpha = state.outlinesOnly ? 1 : Math.min(1, state.opacity + 0.45);
+  context.globalAlpha = state.outlinesOnly ? 1 : Math.min(1, state.opacity + 0.2);
   if (size < 3) context.drawImage(frame.lines, ...place);
   else drawEdges(context, frame);
   context.globalAlpha = 1;

@@ -1,7 +1,7 @@
 /** What can be read off: areas, the comparison with a truth, and downloads. */
 import { getMetrics, pictureUrl } from "./api.js";
 import { byId, make, percent, svg, swatch, term } from "./dom.js";
-import { changed, classOf, on, shownFrame, state } from "./state.js";
+import { changed, classes, on, shownFrame, state } from "./state.js";
 
 const PICTURE_KINDS = [
   ["labels.png", "Label map", "PNG"],
@@ -31,30 +31,35 @@ function bar(share, color) {
   );
 }
 
-/** Name and colour of a row: a class's, or while regions evolve a number and the map's colour. */
+/** Name and colour of a region: its number, and the map's own colour. */
 function legend(frame, value) {
-  if (frame.stage !== "evolving") return classOf(value) ?? { name: `class ${value}`, color: "#888888" };
   const colour = frame.palette[value];
   const hex = [colour & 255, (colour >> 8) & 255, (colour >> 16) & 255].map((part) => part.toString(16).padStart(2, "0"));
   return { name: `region ${value}`, color: `#${hex.join("")}` };
 }
 
-function areaRow(frame, { value, fraction, pixels }) {
-  const { name, color } = legend(frame, value);
+function areaRow({ name, color, value, fraction, pixels }) {
+  const known = fraction !== undefined;
+  const title = known ? `${name}: ${pixels} pixels` : name;
   const cells = [
-    make("td", {}, make("span", { className: "who", title: `${name}: ${pixels} pixels` }, swatch(color), make("span", { textContent: name }))),
-    make("td", { className: "bar" }, bar(fraction, color)),
-    make("td", { className: "share", textContent: percent(fraction) }),
+    make("td", {}, make("span", { className: "who", title }, swatch(color), make("span", { textContent: name }))),
+    make("td", { className: "bar" }, bar(known ? fraction : 0, color)),
+    make("td", { className: "share", textContent: known ? percent(fraction) : "–" }),
   ];
   return make("tr", { "data-value": value }, ...cells);
 }
 
-function showAreas() {
+/** A row for each class, or for each region while there are no classes; without figures as long as there are none. */
+function areaRows() {
   const frame = shownFrame();
-  const rows = frame?.table ?? [];
-  byId("areas").hidden = rows.length === 0;
-  byId("areas-none").hidden = rows.length > 0;
-  byId("areas").tBodies[0].replaceChildren(...rows.map((row) => areaRow(frame, row)));
+  if (frame?.stage === "evolving") return frame.table.map((row) => ({ ...row, ...legend(frame, row.value) }));
+  const found = new Map((frame?.table ?? []).map((row) => [row.value, row]));
+  const none = frame ? { fraction: 0, pixels: 0 } : {};
+  return classes().map((each) => ({ ...each, ...none, ...found.get(each.value) }));
+}
+
+function showAreas() {
+  byId("areas").tBodies[0].replaceChildren(...areaRows().map(areaRow));
   const hasBoth = Boolean(state.picture?.applied);
   byId("source").hidden = !hasBoth;
   for (const button of byId("source").children) button.setAttribute("aria-checked", String(button.dataset.source === state.source));
@@ -65,19 +70,20 @@ function showAreas() {
 let question = 0;
 
 async function showMetrics() {
-  const list = byId("metrics");
   const frame = shownFrame();
-  if (!state.picture?.truth || !frame || frame.stage === "evolving") {
-    list.hidden = true;
+  byId("truth").hidden = !state.picture?.truth;
+  if (!state.picture?.truth || frame?.stage === "preview") return;
+  if (!frame || frame.stage === "evolving") {
+    byId("truth-line").textContent = "–";
+    byId("metrics").replaceChildren();
     return;
   }
-  if (frame.stage === "preview") return;
   question += 1;
   const asked = question;
   const found = await getMetrics(state.picture.name, state.source).catch(() => null);
   if (asked !== question) return;
-  list.hidden = !found;
-  if (found) list.replaceChildren(make("dt", { className: "head", textContent: "Against the truth" }), ...figures(found));
+  byId("truth-line").textContent = found ? `accuracy ${found.accuracy.toFixed(3)}` : "–";
+  byId("metrics").replaceChildren(...figures(found ?? {}));
 }
 
 const WORDS = { mean_iou: "mean IoU", iou: "IoU" };

@@ -148,7 +148,7 @@ function resize() {
     canvas.height = Math.round(height * ratio);
   }
   if (state.picture && fitted) fit(state.picture);
-  redraw();
+  moved();
 }
 
 /** Whether the whole picture is shown, and shall be after the window's size changes. */

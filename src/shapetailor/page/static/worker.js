@@ -82,23 +82,37 @@ async function paint(values, width, height, colours) {
   return { fill: await picture(fill, width, height), lines: await picture(lines, width, height) };
 }
 
-/** The colours of pixels unlike a neighbour: a line of two pixels, one on each side. */
+/** Lines between unlike values: white, with a band of its colour on either side; wider in larger maps. */
 function outlined(values, width, height, fill) {
+  const distance = boundaryDistance(values, width, height);
+  const side = Math.min(width, height);
+  const core = Math.max(1, Math.round(side / 900));
+  const reach = core + Math.max(2, Math.round(side / 300));
   const lines = new Uint32Array(values.length);
-  for (let row = 0, at = 0; row < height; row += 1) {
-    for (let x = 0; x < width; x += 1, at += 1) {
-      const value = values[at];
-      if (x + 1 < width && values[at + 1] !== value) {
-        lines[at] = fill[at];
-        lines[at + 1] = fill[at + 1];
-      }
-      if (row + 1 < height && values[at + width] !== value) {
-        lines[at] = fill[at];
-        lines[at + width] = fill[at + width];
-      }
-    }
+  for (let at = 0; at < lines.length; at += 1) {
+    if (distance[at] < reach) lines[at] = distance[at] < core && fill[at] ? 0xffffffff : fill[at];
   }
   return lines;
+}
+
+/** Steps to the nearest pixel unlike a neighbour, at most 255: two sweeps, down and up. */
+function boundaryDistance(values, width, height) {
+  const distance = new Uint8Array(values.length).fill(255);
+  for (let row = 0, at = 0; row < height; row += 1) {
+    for (let x = 0; x < width; x += 1, at += 1) {
+      if (x + 1 < width && values[at + 1] !== values[at]) distance[at] = distance[at + 1] = 0;
+      if (row + 1 < height && values[at + width] !== values[at]) distance[at] = distance[at + width] = 0;
+    }
+  }
+  for (let at = 1; at < distance.length; at += 1) {
+    const before = Math.min(at % width ? distance[at - 1] : 254, at >= width ? distance[at - width] : 254);
+    if (before + 1 < distance[at]) distance[at] = before + 1;
+  }
+  for (let at = distance.length - 2; at >= 0; at -= 1) {
+    const after = Math.min((at + 1) % width ? distance[at + 1] : 254, at + width < distance.length ? distance[at + width] : 254);
+    if (after + 1 < distance[at]) distance[at] = after + 1;
+  }
+  return distance;
 }
 
 const picture = (colours, width, height) =>
