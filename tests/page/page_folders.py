@@ -15,6 +15,7 @@ from shapetailor.page.workspace import Workspace
 HOST, PORT, TOKEN = "127.0.0.1", 8317, "the-token-of-the-tests"
 URL = f"http://{HOST}:{PORT}"
 ORIGIN = {"Origin": URL}
+LIVE = f"ws://{HOST}:{PORT}/api/live"
 LEFT = {"region": 3, "kind": "brush", "radius": 3, "points": [[5, 5], [30, 60]]}
 RIGHT = {"region": 7, "kind": "brush", "radius": 3, "points": [[60, 5], [90, 60]]}
 
@@ -90,7 +91,7 @@ class Tab:
 @contextmanager
 def tab(client):
     """Open a socket."""
-    with client.websocket_connect("/api/live", headers=ORIGIN) as socket:
+    with client.websocket_connect(LIVE, headers=ORIGIN) as socket:
         yield Tab(socket)
 
 

@@ -82,6 +82,7 @@ class Page:
         yield
         await self.jobs.end()
         self.engine.end()
+        self.workspace.close()
 
     def _news(self, job: dict[str, Any]) -> None:
         """Tell all tabs of a job, and that results are new when it has ended."""

@@ -74,6 +74,7 @@ def _listen(host: str, port: int | None) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((host, number))
+            listening.listen(128)  # whoever follows the link at once waits a moment
             return listening
         except OSError as error:
             listening.close()

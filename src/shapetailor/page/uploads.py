@@ -11,8 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from ..io.files import atomic
-from ..io.images import read_picture
-from ..io.tiff import is_tiff
+from ..io.images import read_picture, read_size
 from .refusal import Refusal
 from .workspace import Workspace
 
@@ -64,27 +63,13 @@ def _check_declared(request: Request, most: int) -> None:
 
 def _check_picture(path: Path, name: str) -> None:
     """Raise unless a file is a picture that is small enough by its header, and can be decoded."""
-    pixels = declared_pixels(path)
-    if pixels is not None and pixels > MOST_PIXELS:
-        raise Refusal(413, f"{name} has {pixels / 1e6:.0f} megapixels; at most {MOST_PIXELS / 1e6:.0f} are taken.")
+    words = f"{name} has more than {MOST_PIXELS / 1e6:.0f} megapixels, which are the most."
     try:
+        height, width = read_size(path)
+        if height * width > MOST_PIXELS:
+            raise Refusal(413, words)
         read_picture(path)
     except (ValueError, MemoryError) as error:
+        if isinstance(error.__cause__, Image.DecompressionBombError):
+            raise Refusal(413, words) from None
         raise Refusal(415, str(error).replace(str(path), name)) from None
-
-
-def declared_pixels(path: Path) -> int | None:
-    """Pixels by the header; None where it cannot be read."""
-    try:
-        if is_tiff(path):
-            import tifffile
-
-            with tifffile.TiffFile(path) as file:
-                page = file.pages[0]
-                return int(page.imagewidth) * int(page.imagelength)  # type: ignore[union-attr]
-        with Image.open(path) as opened:
-            return opened.width * opened.height
-    except Image.DecompressionBombError:
-        return MOST_PIXELS + 1
-    except Exception:  # decoders of broken files raise nearly anything; reading says what is wrong
-        return None

@@ -10,16 +10,15 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from threading import RLock
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
-from PIL import Image
 from safetensors import safe_open
 
 from ..classes.names import ClassName, as_classes, read_classes, write_classes
 from ..classes.project import CLASSES, LIST, MAP_ENDINGS, MARKS, MODEL, PICTURES, RESULTS
 from ..io.files import SUFFIXES, atomic, check_writable, image_files
-from ..io.images import read_labels
+from ..io.images import read_labels, read_size
 from ..network.checkpoint import ENTRY
 from ..strokes.marks import Stroke
 from .history import History, marks_anything
@@ -52,7 +51,7 @@ class Workspace:
         self._histories: dict[str, History] = {}
         self._listed: tuple[Any, dict[str, Path]] | None = None
         self._sizes: dict[Path, tuple[Any, tuple[int, int] | None, str | None]] = {}
-        self._owned: IO[bytes] | None = None
+        self._owned: int | None = None
 
     @property
     def is_project(self) -> bool:
@@ -169,15 +168,21 @@ class Workspace:
         if not self.folder.is_dir():
             self.folder.mkdir(parents=True)
         check_writable(self.folder)
-        file = (self.folder / LOCK).open("ab")
+        handle = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            file.close()
+            os.close(handle)
             raise Refusal(
                 409, "Another shapetailor serve has this folder open and writes to it. Use that one, or stop it."
             ) from None
-        self._owned = file
+        self._owned = handle
+
+    def close(self) -> None:
+        """Let others write to the folder."""
+        if self._owned is not None:
+            os.close(self._owned)
+            self._owned = None
 
     def set_classes(self, given: Any) -> None:
         """Replace the classes; one that is marked somewhere stays."""
@@ -241,7 +246,7 @@ class Workspace:
         self._listed = None
 
     def size(self, path: Path) -> tuple[tuple[int, int] | None, str | None]:
-        """Width and height by the file's header, or why it cannot be read; None and None where it does not say."""
+        """Width and height by the file's header, or why it cannot be read."""
         stamp = _stamp(path)
         known = self._sizes.get(path)
         if known is None or known[0] != stamp:
@@ -294,20 +299,12 @@ class Workspace:
 
 
 def header_size(path: Path) -> tuple[tuple[int, int] | None, str | None]:
-    """Read a picture's width and height without decoding it; else None, and words if it is no picture."""
+    """Read a picture's width and height without decoding it; else None, and why."""
     try:
-        with Image.open(path) as file:
-            width, height = file.size
-            turned = file.getexif().get(0x0112, 1) in (5, 6, 7, 8)
-            return ((height, width) if turned else (width, height)), None
-    except FileNotFoundError:
-        return None, "The file is gone."
-    except Image.DecompressionBombError:
-        return None, "The picture has too many pixels."
-    except Exception as error:  # decoders of broken files raise nearly anything
-        if path.suffix.lower() in (".tif", ".tiff"):
-            return None, None  # tifffile reads more of them, once asked to
-        return None, f"The file cannot be read as a picture ({type(error).__name__})."
+        height, width = read_size(path)
+    except (OSError, ValueError, MemoryError) as error:
+        return None, str(error).removeprefix(f"{path}: ")
+    return (width, height), None
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
