@@ -1,12 +1,12 @@
 /** The beginning: fetch the project, connect, open a picture; and what each message of the server means. */
 import { getPicture, getProject } from "./api.js";
 import { startClasses } from "./classes.js";
-import { byId } from "./dom.js";
+import { byId, debounced } from "./dom.js";
 import { startHelp } from "./help.js";
 import { startJobs, takeJob } from "./jobs.js";
 import { startKeys } from "./keys.js";
 import { attempt, say, status } from "./messages.js";
-import { closeFrames, fetchApplied, takeLive } from "./overlay.js";
+import { closeFrame, closeFrames, fetchApplied, takeLive } from "./overlay.js";
 import { lastStroke, startPointer } from "./pointer.js";
 import { startResults } from "./results.js";
 import { connect, resendPending, send } from "./socket.js";
@@ -28,10 +28,9 @@ async function openPicture(name) {
   if (!picture || name !== wanted) return;
   closeFrames();
   hint("");
-  const isFirst = state.picture === null;
+  state.radius = radiusFor(picture);
   Object.assign(state, { picture, strokes: picture.strokes, revision: picture.revision, range: picture.range, evolving: false });
   state.source = picture.applied && (picture.applied_newer || !picture.strokes.length) ? "applied" : "live";
-  if (isFirst) state.radius = Math.max(3, Math.round(Math.min(picture.width, picture.height) / 60));
   status("");
   history.replaceState(null, "", `#${encodeURIComponent(name)}`);
   document.title = `${name} · shapetailor`;
@@ -39,6 +38,18 @@ async function openPicture(name) {
   send({ type: "open", picture: name });
   if (picture.applied) void fetchApplied();
 }
+
+/** A brush that is as large in this picture as it was in the former one. */
+function radiusFor({ width, height }) {
+  const former = state.picture ? state.radius / Math.min(state.picture.width, state.picture.height) : 1 / 60;
+  const radius = former * Math.min(width, height);
+  return radius < 10 ? Math.max(0.75, Math.round(4 * radius) / 4) : Math.round(radius);
+}
+
+/** While a model is applied, badges follow now and then. */
+const refreshSoon = debounced(() => void refreshProject(), 700);
+
+const warned = new Set();
 
 async function refreshProject() {
   const project = await attempt(getProject());
@@ -49,6 +60,10 @@ async function refreshProject() {
   byId("project-name").textContent = project.name ?? "";
   byId("project-name").title = project.folder ?? "";
   byId("empty").hidden = project.pictures.length > 0;
+  for (const words of (project.warnings ?? []).filter((each) => !warned.has(each))) {
+    warned.add(words);
+    say(words, "error");
+  }
   changed("project");
   changed("job");
   if (resultOf(project) === "applied" && before && before !== "applied") resultCame();
@@ -69,6 +84,15 @@ function hint(text) {
   byId("hint").hidden = !text;
 }
 
+/** Labels of strokes that were taken back are no longer true: the server answers two classes, or one on a result. */
+function dropStale() {
+  const marked = new Set(state.strokes.map((each) => each.region).filter((region) => region > 0));
+  const frame = state.frames.live;
+  if (!frame || frame.stage === "evolving" || marked.size >= (state.picture.applied ? 1 : 2)) return;
+  closeFrame("live");
+  changed("frame");
+}
+
 const isShown = (message) => message.picture === state.picture?.name;
 
 const messages = {
@@ -85,6 +109,7 @@ const messages = {
     if (Array.isArray(message.strokes)) state.strokes = message.strokes;
     else if (change?.stroke && message.strokes === state.strokes.length + 1) state.strokes = [...state.strokes, change.stroke];
     changed("strokes");
+    dropStale();
   },
   refused(message) {
     state.pending = state.pending.filter((each) => each.id !== message.id);
@@ -96,6 +121,7 @@ const messages = {
     state.strokes = message.strokes;
     state.revision = message.revision;
     changed("strokes");
+    dropStale();
   },
   status(message) {
     if (!message.picture || isShown(message)) hint(message.text);
@@ -106,9 +132,14 @@ const messages = {
     changed("frame");
   },
   project: refreshProject,
-  job(message) {
-    takeJob(message.job);
-    if (message.job && message.job.state !== "running") void refreshProject();
+  async job({ job }) {
+    takeJob(job);
+    if (job.state === "running") {
+      if (job.kind === "apply") refreshSoon();
+      return;
+    }
+    await refreshProject();
+    if (job.kind === "apply" && resultOf(state.project) === "applied") resultCame();
   },
   frame(header, bytes) {
     if (!isShown(header)) return;

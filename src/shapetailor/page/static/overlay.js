@@ -37,7 +37,7 @@ async function take(source, header, bytes) {
   const colours = header.stage === "evolving" ? null : classColours();
   const painted = await ask("labels", { bytes, colours }, [bytes]);
   if (header.picture !== state.picture?.name) return;
-  closeFrame(source);
+  dropBitmaps(source);
   state.frames[source] = { ...header, ...painted, grain: grainOf(header, painted.columns, painted.rows) };
   changed("frame");
 }
@@ -86,7 +86,14 @@ export async function fetchApplied() {
   }
 }
 
-function closeFrame(source) {
+/** Forget a frame and where it was unsure. @param {"live"|"applied"} source */
+export function closeFrame(source) {
+  dropBitmaps(source);
+  state.uncertainty[source]?.bitmap.close();
+  state.uncertainty[source] = null;
+}
+
+function dropBitmaps(source) {
   state.frames[source]?.fill.close();
   state.frames[source]?.lines.close();
   state.frames[source] = null;
@@ -94,11 +101,8 @@ function closeFrame(source) {
 
 /** Forget the frames of the former picture. */
 export function closeFrames() {
-  for (const source of /** @type {const} */ (["live", "applied"])) {
-    closeFrame(source);
-    state.uncertainty[source]?.bitmap.close();
-    state.uncertainty[source] = null;
-  }
+  closeFrame("live");
+  closeFrame("applied");
 }
 
 /** Classes have other colours: paint the frames anew. */

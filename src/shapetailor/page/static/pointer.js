@@ -31,6 +31,7 @@ export function mayDraw() {
 
 function press(event) {
   if (!state.picture) return;
+  if (event.pointerType === "touch" && [...down.values()].some(({ type }) => type === "pen")) return; // a palm
   pen.focus({ preventScroll: true });
   const [left, top] = inViewport(event);
   down.set(event.pointerId, { left, top, type: event.pointerType });

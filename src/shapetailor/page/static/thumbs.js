@@ -10,7 +10,8 @@ const rows = /** @type {Map<string, any>} */ (new Map());
 let open = /** @type {(name: string) => void} */ (() => {});
 
 function makeRow(picture) {
-  const image = make("img", { loading: "lazy", decoding: "async", alt: "", src: pictureUrl(picture.name, "/thumb.jpg"), draggable: false });
+  const image = make("img", { loading: "lazy", decoding: "async", alt: "", draggable: false });
+  if (!picture.error) image.src = pictureUrl(picture.name, "/thumb.jpg");
   const badge = make("span", { className: "badge" });
   const button = make(
     "button",
