@@ -1,6 +1,8 @@
 """Strokes on disk: undo, redo, and what a killed server leaves."""
 
+import errno
 import json
+import os
 
 import pytest
 from hypothesis import given
@@ -124,3 +126,24 @@ def test_a_journal_of_nonsense_is_refused_by_name(tmp_path):
     history.journal.write_text(json.dumps({"do": "undo"}) + "\n")
     with pytest.raises(ValueError, match=r"\.p\.history\.jsonl: its line 1"):
         reopened(history)
+
+
+@pytest.mark.parametrize("fails", [1, 2])
+def test_a_full_disk_changes_nothing_and_the_next_stroke_is_kept(tmp_path, monkeypatch, fails):
+    history = History(tmp_path, "p")
+    history.add(stroke(0))
+    calls, sync = [], os.fsync
+
+    def full(handle):
+        calls.append(handle)
+        if len(calls) == fails:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sync(handle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space"):
+            history.add(stroke(1))
+    assert history.strokes == reopened(history).strokes == (stroke(0),)
+    history.add(stroke(2))
+    assert history.strokes == reopened(history).strokes == (stroke(0), stroke(2))

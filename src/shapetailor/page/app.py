@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
@@ -34,6 +34,8 @@ from .workspace import Workspace
 
 STATIC = Path(__file__).parent / "static"
 LASTING = {"Cache-Control": "private, max-age=3600"}
+#: What is answered in words.
+REFUSED = (Refusal, HTTPException, ClientDisconnect, ValueError, OSError, MemoryError)
 mimetypes.add_type("text/javascript", ".js")
 
 
@@ -49,7 +51,10 @@ class Page:
         self.app = Starlette(
             routes=self._routes(),
             lifespan=self._life,
-            exception_handlers={Exception: _failed, **dict.fromkeys((Refusal, HTTPException), _refused)},
+            exception_handlers={
+                Exception: _failed,
+                **dict.fromkeys((Refusal, HTTPException, ClientDisconnect), _refused),
+            },
         )
         for kind in (ValueError, OSError, MemoryError):
             self.app.add_exception_handler(kind, _refused)
@@ -81,7 +86,7 @@ class Page:
         self.hub.loop = asyncio.get_running_loop()
         yield
         await self.jobs.end()
-        self.engine.end()
+        await run_in_threadpool(self.engine.end)
         self.workspace.close()
 
     def _news(self, job: dict[str, Any]) -> None:
@@ -256,6 +261,8 @@ def _range(request: Request) -> tuple[float, float] | None:
 async def _refused(request: Request, error: Exception) -> Response:
     if isinstance(error, Refusal):
         return JSONResponse({"error": error.text}, error.status)
+    if isinstance(error, ClientDisconnect):
+        return Response(status_code=400)  # which nobody reads
     if isinstance(error, HTTPException):
         words = {404: "There is no such page.", 405: "This cannot be done here."}
         return JSONResponse({"error": words.get(error.status_code, error.detail)}, error.status_code)

@@ -120,7 +120,8 @@ class Downloads:
             write_table(out, {path.name: self.rows(name, source)})
         elif kind == "uncertainty.png":
             answer = self.engine.refined(name)
-            write_image(out, answer.unsure)
+            width, height = self.engine.views.get(path).size
+            write_image(out, _enlarged(answer.unsure, answer.unsure_scale)[:height, :width])
         else:
             found = self._classification(name, source)
             write = {".png": Classification.save, ".overlay.png": Classification.save_overlay}.get(KINDS[kind])

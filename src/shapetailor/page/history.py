@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple
@@ -49,6 +50,12 @@ class History:
         Whether strokes leave a pixel marked.
     """
 
+    strokes: tuple[Stroke, ...]
+    revision: int
+    _done: list[_Change]
+    _undone: list[_Change]
+    _ids: dict[str, int]
+
     def __init__(
         self,
         marks: Path,
@@ -58,12 +65,7 @@ class History:
     ) -> None:
         self.file, self.journal = marks / f"{name}.json", marks / f".{name}.history.jsonl"
         self.lock = RLock()
-        self.strokes: tuple[Stroke, ...] = ()
-        self.revision = 0
         self._prepare, self._is_marked = prepare, is_marked or marks_anything
-        self._done: list[_Change] = []
-        self._undone: list[_Change] = []
-        self._ids: dict[str, int] = {}
         self._load()
 
     def add(self, stroke: Stroke, name: str | None = None) -> int:
@@ -89,11 +91,20 @@ class History:
             if name is not None and name in self._ids:
                 return self.revision
             self._prepare()
-            if self.revision == 0 and self.strokes:
-                self._append({"do": "start", "strokes": [each.to_dict() for each in self.strokes]})
-            self._append(event if name is None else event | {"id": name})
-            self._apply(event, name)
-            self._write()
+            size = self.journal.stat().st_size if self.journal.exists() else 0
+            try:
+                if self.revision == 0 and self.strokes:
+                    start = {"do": "start", "strokes": [each.to_dict() for each in self.strokes]}
+                    self._append(start)
+                    self._apply(start)
+                self._append(event if name is None else event | {"id": name})
+                self._apply(event, name)
+                self._write()
+            except OSError:  # a full disk: nothing has happened
+                if self.journal.exists():
+                    os.truncate(self.journal, size)
+                self._load()
+                raise
             return self.revision
 
     def _apply(self, event: dict[str, Any], name: Any = None) -> None:
@@ -126,6 +137,8 @@ class History:
         self._undone.clear()
 
     def _load(self) -> None:
+        self.strokes, self.revision = (), 0
+        self._done, self._undone, self._ids = [], [], {}
         before: tuple[Stroke, ...] = ()
         for line in _whole_lines(self.journal):
             before = self.strokes
@@ -190,7 +203,6 @@ def _whole_lines(path: Path) -> list[bytes]:
 
 def _sync_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY)
-    try:
+    with suppress(OSError):  # not every file system can
         os.fsync(handle)
-    finally:
-        os.close(handle)
+    os.close(handle)

@@ -16,6 +16,8 @@ from .refusal import Refusal
 
 #: Longest line and most lines of a job's errors that are kept.
 LONGEST_LINE, MOST_LINES = 2**16, 50
+#: Seconds that a job has to end in once it is asked to.
+PATIENCE = 5
 #: What fine-tuning says of its steps, of which some are judged by held-out pictures.
 STEP = re.compile(r"step (\d+)/(\d+): (?:.*held_out_iou ([\d.]+))?")
 
@@ -87,13 +89,15 @@ class Jobs:
     async def end(self) -> None:
         """End the job's process, whatever its state."""
         if self._process is not None and self._process.returncode is None:
-            with suppress(ProcessLookupError):
-                self._process.send_signal(signal.SIGINT)
-            try:
-                await asyncio.wait_for(asyncio.shield(self._process.wait()), 10)
-            except TimeoutError:
-                with suppress(ProcessLookupError):
-                    self._process.kill()
+            for number in (
+                signal.SIGINT,
+                signal.SIGTERM,
+                signal.SIGKILL,
+            ):
+                with suppress(ProcessLookupError, TimeoutError):
+                    self._process.send_signal(number)
+                    await asyncio.wait_for(asyncio.shield(self._process.wait()), PATIENCE)
+                    break
         if self._task is not None:
             await self._task
 

@@ -85,6 +85,7 @@ class Engine:
         self._wanted: OrderedDict[str, None] = OrderedDict()
         self._evolving: dict[str, int | str] = {}
         self._stopped: set[str] = set()
+        self._awaited: set[str] = set()
         self._change = Condition()
         self._ended = False
         self._segmenter: Segmenter | None = None
@@ -119,6 +120,7 @@ class Engine:
         with self._change:
             self._ended = True
             self._change.notify_all()
+        self._thread.join(timeout=5)
 
     def answer(self, name: str) -> Answer | None:
         """The newest answer for the strokes as they are."""
@@ -133,16 +135,19 @@ class Engine:
         if not self._can_answer(history.strokes, name):
             raise Refusal(404, "There are no regions yet: mark two classes in this picture, or apply the model.")
         until = time.monotonic() + timeout
-        asked = False
-        while (known := self.answer(name)) is None or known.stage != "refined":
-            if not asked:
+        self._awaited.add(name)
+        try:
+            known = self.answer(name)
+            if known is None or known.stage != "refined":
                 self.want(name)
-                asked = True
-            with self._change:
-                if time.monotonic() > until:
+            while (known := self.answer(name)) is None or known.stage != "refined":
+                if time.monotonic() > until or self._ended:
                     raise Refusal(503, "The regions are not ready yet. Try again in a moment.")
-                self._change.wait(0.2)
-        return known
+                with self._change:
+                    self._change.wait(0.2)
+            return known
+        finally:
+            self._awaited.discard(name)
 
     def _can_answer(self, strokes: Sequence[Stroke], name: str) -> bool:
         marked = {stroke.region for stroke in strokes if stroke.region > 0}
@@ -189,7 +194,7 @@ class Engine:
     def _later(self, name: str) -> None:
         """Do the rest when there is time."""
         with self._change:
-            if name not in self._wanted and self.is_followed(name):
+            if name not in self._wanted and (self.is_followed(name) or name in self._awaited):
                 self._wanted[name] = None
                 self._wanted.move_to_end(name, last=False)
 
