@@ -14,7 +14,8 @@ from shapetailor.classes import ClassName, write_classes
 from shapetailor.datasets import mosaic, texture
 from shapetailor.io.images import write_image, write_labels
 
-FAMILIES = ("pebbles", "weave", "wood")
+#: Families and colours for their classes, which are told apart over these textures.
+FAMILIES = {"pebbles": "#0072b2", "weave": "#f0e442", "wood": "#d55e00"}
 SIZE, COUNT = 384, 6
 
 
@@ -32,7 +33,8 @@ def main() -> None:
         sample = mosaic(textures, SIZE, np.random.default_rng(number))
         write_image(out / "pictures" / f"mosaic-{number}.png", sample.image)
         write_labels(out / "truth" / f"mosaic-{number}.png", sample.truths[0] + 1)
-    write_classes(out / "classes.json", [ClassName(k, name) for k, name in enumerate(FAMILIES, start=1)])
+    classes = [ClassName(k, name, colour) for k, (name, colour) in enumerate(FAMILIES.items(), start=1)]
+    write_classes(out / "classes.json", classes)
 
 
 if __name__ == "__main__":

@@ -152,6 +152,7 @@ const messages = {
 function takeStage({ stage, finished, iteration }) {
   if (state.evolving && finished) status(`Regions found after ${iteration} iterations.`);
   state.evolving = stage === "evolving" && !finished;
+  if (stage !== "evolving") hint("");
 }
 
 function themeButton() {

@@ -30,7 +30,7 @@ export function mayDraw() {
 }
 
 function press(event) {
-  if (!state.picture) return;
+  if (!state.picture || (liveStroke() && down.has(event.pointerId))) return;
   if (event.pointerType === "touch" && [...down.values()].some(({ type }) => type === "pen")) return; // a palm
   pen.focus({ preventScroll: true });
   const [left, top] = inViewport(event);

@@ -12,15 +12,15 @@ let open = /** @type {(name: string) => void} */ (() => {});
 function makeRow(picture) {
   const image = make("img", { loading: "lazy", decoding: "async", alt: "", draggable: false });
   if (!picture.error) image.src = pictureUrl(picture.name, "/thumb.jpg");
-  const badge = make("span", { className: "badge" });
+  const badges = make("span", { className: "badges" });
   const button = make(
     "button",
     { type: "button", className: "thumb", "data-name": picture.name, onclick: () => open(picture.name) },
     image,
-    badge,
+    badges,
     make("span", { className: "name", textContent: picture.name }),
   );
-  return { item: make("li", {}, button), button, badge };
+  return { item: make("li", {}, button), button, badges };
 }
 
 function show() {
@@ -35,15 +35,16 @@ function show() {
 }
 
 function update(picture) {
-  const { button, badge } = rows.get(picture.name);
-  const words = `${picture.name}, ${WORDS[picture.state]}`;
+  const { button, badges } = rows.get(picture.name);
+  const states = [picture.state];
+  if (picture.state === "applied" && picture.marks !== "none") states.unshift("marked");
+  const words = [picture.name, ...states.map((each) => WORDS[each])].join(", ");
   button.setAttribute("aria-label", words);
   button.title = picture.error ? `${picture.file}: ${picture.error}` : words;
-  if (badge.dataset.state === picture.state) return;
-  badge.dataset.state = picture.state;
-  badge.className = `badge ${picture.state}`;
-  badge.hidden = picture.state === "untouched";
-  badge.replaceChildren(...(badge.hidden ? [] : [icon(picture.state)]));
+  if (badges.dataset.states === states.join(" ")) return;
+  badges.dataset.states = states.join(" ");
+  const seen = states.filter((each) => each !== "untouched");
+  badges.replaceChildren(...seen.map((each) => make("span", { className: `badge ${each}` }, icon(each))));
 }
 
 function showCurrent() {
