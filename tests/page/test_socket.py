@@ -5,6 +5,8 @@ import threading
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from page_folders import LEFT, LIVE, ORIGIN, RIGHT, named_classes, page, pictures, shown, tab
 from PIL import Image
 from starlette.websockets import WebSocketDisconnect
@@ -13,6 +15,7 @@ from shapetailor import Segmenter, Stroke
 from shapetailor.page import live
 from shapetailor.page.frames import Frame
 from shapetailor.page.hub import Tab as ServerTab
+from shapetailor.page.talk import covers
 from shapetailor.strokes.files import read_strokes
 
 
@@ -199,8 +202,8 @@ def test_a_newer_stroke_stops_the_refinement_of_an_older_one(client, monkeypatch
         calls.append(refine)
         if refine and not refining.is_set():
             refining.set()
-            assert engine._change.wait_for(lambda: engine._wanted, 10) if engine._change.acquire() else None
-            engine._change.release()
+            with engine._change:
+                assert engine._change.wait_for(lambda: engine._wanted, 10)
             assert callback(0, None, 0.0) is True
         return true_result(session, refine, callback=callback, **more)
 
@@ -298,3 +301,13 @@ def test_hearing_is_not_stopped_by_nonsense(idle):
         mine.socket.send_bytes(b"\x00\x01")
         assert mine.hear()["type"] == "error"
         assert mine.draw("p0", LEFT)["type"] == "stored"
+
+
+@given(
+    kind=st.sampled_from(["brush", "lasso", "box"]),
+    points=st.lists(st.tuples(st.floats(-9, 19), st.floats(-9, 14)), min_size=3, max_size=5),
+    radius=st.floats(0.1, 6),
+)
+def test_a_stroke_covers_a_pixel_exactly_if_its_mask_does(kind, points, radius):
+    stroke = Stroke(1, points[:2] if kind == "box" else points, radius, kind)
+    assert covers(stroke, (6, 10)) == stroke.mask((6, 10)).any()

@@ -7,10 +7,7 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from ..classes.classifier import Taught
+from typing import Any
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _lines(samples: Iterable[Taught]) -> Iterator[Taught]:
+def _lines(samples: Iterable[Any]) -> Iterator[Any]:
     """Yield marked pictures, and print the name of each."""
     for number, sample in enumerate(samples):
         print(json.dumps({"done": number, "text": f"Learning from {sample.name}"}), flush=True)

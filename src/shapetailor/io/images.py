@@ -23,7 +23,7 @@ from ..arrays import Array, Labels, Mask
 from .files import atomic
 from .palette import palette
 from .picture import Picture, UnfitError, both, check_declared, check_page, finite_pixels, gray_if_gray, pages_error
-from .tiff import MAX_CHANNELS, is_tiff, tiff_labels, tiff_picture, tiff_size
+from .tiff import MAX_CHANNELS, is_tiff, tiff_labels, tiff_picture
 
 #: Larger numbers would overflow 32-bit floats on their way to 0..1.
 LARGEST_VALUE = 1e37
@@ -72,17 +72,6 @@ def read_picture(
                 "--channels 0,1,2 (channels= in Python)"
             )
         return Picture(values, both(found.inside, finite_pixels(values)))
-
-
-def read_size(path: str | os.PathLike[str]) -> tuple[int, int]:
-    """Read an image file's height and width, upright, by its header; raises as `read_image` does."""
-    path = Path(path)
-    with _named(path):
-        if is_tiff(path):
-            return tiff_size(path)
-        with _open(path) as file:
-            turned = file.getexif().get(0x0112, 1) in (5, 6, 7, 8)
-            return (file.width, file.height) if turned else (file.height, file.width)
 
 
 def as_image(image: Any) -> Array:

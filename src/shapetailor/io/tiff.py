@@ -70,18 +70,6 @@ def tiff_picture(path: Path, page: int | None, channels: Sequence[int] | None) -
         return Picture(samples, inside)
 
 
-def tiff_size(path: Path) -> tuple[int, int]:
-    """Height and width of the first page, upright."""
-    import tifffile
-
-    _Complaints.count.value = 0
-    with tifffile.TiffFile(path) as file:
-        page: Any = file.pages[0]
-        height, width = int(page.imagelength), int(page.imagewidth)
-        tag = page.tags.get(274)
-    return (width, height) if tag is not None and int(tag.value) in (5, 6, 7, 8) else (height, width)
-
-
 def tiff_labels(path: Path) -> Array | None:
     """Read the samples of a label map; None where Pillow has to."""
     import tifffile

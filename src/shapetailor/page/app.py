@@ -51,13 +51,8 @@ class Page:
         self.app = Starlette(
             routes=self._routes(),
             lifespan=self._life,
-            exception_handlers={
-                Exception: _failed,
-                **dict.fromkeys((Refusal, HTTPException, ClientDisconnect), _refused),
-            },
+            exception_handlers={Exception: _failed, **dict.fromkeys(REFUSED, _refused)},
         )
-        for kind in (ValueError, OSError, MemoryError):
-            self.app.add_exception_handler(kind, _refused)
 
     def _routes(self) -> list[Route | Mount | WebSocketRoute]:
         one = "/api/pictures/{name}"
@@ -91,6 +86,8 @@ class Page:
 
     def _news(self, job: dict[str, Any]) -> None:
         """Tell all tabs of a job, and that results are new when it has ended."""
+        if job["kind"] == "teach" and job["state"] == "done":
+            job["held_out"] = (self.workspace.model() or {}).get("held_out") or job["held_out"]
         self.hub.tell(None, {"type": "job", "job": dict(job)})
         if job["state"] != "running":
             self.hub.tell(None, {"type": "project"})

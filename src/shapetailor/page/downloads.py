@@ -11,7 +11,7 @@ import numpy as np
 
 from ..arrays import Array
 from ..classes.batch import SUMMARY, TABLE, stored_pixel_size
-from ..classes.classification import Classification, TableRow, measure
+from ..classes.classification import Classification, PixelSize, TableRow, measure
 from ..classes.formats import FORMATS
 from ..classes.project import CLASSES, LIST, MARKS, MODEL, RESULTS
 from ..classes.tables import write_table
@@ -83,8 +83,12 @@ class Downloads:
 
     def rows(self, name: str, source: str) -> list[TableRow]:
         """The picture's rows of the table."""
-        size = stored_pixel_size(self.workspace.picture(name))
-        return measure(self.labels(name, source), self.workspace.classes, size)
+        size, classes = stored_pixel_size(self.workspace.picture(name)), self.workspace.classes
+        if source == "live":
+            answer = self.engine.refined(name)
+            if answer.scale > 1:
+                return [_at_scale(row, answer.scale, size) for row in measure(answer.labels, classes)]
+        return measure(self.labels(name, source), classes, size)
 
     def metrics(self, name: str, source: str) -> dict[str, object]:
         """The labels against the truth."""
@@ -192,6 +196,13 @@ class Downloads:
         if not path.is_file():
             raise Refusal(404, f"{path.name} is missing in the results. Apply again.")
         return path
+
+
+def _at_scale(row: TableRow, scale: int, size: PixelSize | None) -> TableRow:
+    """A row of a reduced map, in pixels of the picture."""
+    pixels = row.pixels * scale**2
+    area, unit = (pixels * size.side**2, f"{size.unit}²") if size else (None, "")
+    return row._replace(pixels=pixels, boundary_length=row.boundary_length * scale, area=area, unit=unit)
 
 
 def as_json(rows: list[TableRow]) -> list[dict[str, object]]:

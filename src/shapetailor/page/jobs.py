@@ -89,11 +89,8 @@ class Jobs:
     async def end(self) -> None:
         """End the job's process, whatever its state."""
         if self._process is not None and self._process.returncode is None:
-            for number in (
-                signal.SIGINT,
-                signal.SIGTERM,
-                signal.SIGKILL,
-            ):
+            # Where the server runs in the background, its children may ignore the first.
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
                 with suppress(ProcessLookupError, TimeoutError):
                     self._process.send_signal(number)
                     await asyncio.wait_for(asyncio.shield(self._process.wait()), PATIENCE)

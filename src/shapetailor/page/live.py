@@ -207,6 +207,9 @@ class Engine:
         opened = self._open(segmenter, name)
         if known is not None and known.stage == "refined" and opened.answer is known:
             return
+        with self._change:  # what was asked until now is answered now
+            if name not in self._evolving:
+                self._wanted.pop(name, None)
         history = self.workspace.history(name)
         with history.lock:
             revision, strokes = history.revision, history.strokes

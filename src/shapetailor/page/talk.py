@@ -152,14 +152,24 @@ def covers(stroke: Stroke, shape: tuple[int, int]) -> bool:
     >>> covers(Stroke(1, [(1000, 5)]), (10, 1200)), covers(Stroke(1, [(-9, 5)]), (10, 1200))
     (True, False)
     """
-    reach = max(stroke.radius if stroke.kind == "brush" else 0.0, THINNEST) + 1
+    height, width = shape
     xs, ys = zip(*stroke.points, strict=True)
+    if stroke.kind == "box":
+        return _has_whole(min(xs), max(xs), width) and _has_whole(min(ys), max(ys), height)
+    if any(0 <= x < width and 0 <= y < height for x, y in stroke.points):  # no pixel's centre is far from there
+        return True
+    reach = max(stroke.radius if stroke.kind == "brush" else 0.0, THINNEST) + 1
     left, top = max(0, math.floor(min(xs) - reach)), max(0, math.floor(min(ys) - reach))
-    right, bottom = min(shape[1], math.ceil(max(xs) + reach)), min(shape[0], math.ceil(max(ys) + reach))
+    right, bottom = min(width, math.ceil(max(xs) + reach)), min(height, math.ceil(max(ys) + reach))
     if left >= right or top >= bottom:
         return False
     moved = Stroke(stroke.region, tuple((x - left, y - top) for x, y in stroke.points), stroke.radius, stroke.kind)
     return bool(moved.mask((bottom - top, right - left)).any())
+
+
+def _has_whole(low: float, high: float, size: int) -> bool:
+    """Whether a whole number from 0 to size − 1 lies between two numbers."""
+    return max(0, math.ceil(low)) <= min(size - 1, math.floor(high))
 
 
 def _parsed(text: str | None) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from ..io.files import atomic
-from ..io.images import read_picture, read_size
+from ..io.header import read_size
+from ..io.images import read_picture
 from .refusal import Refusal
 from .workspace import Workspace
 

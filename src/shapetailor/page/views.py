@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image
 
 from ..arrays import RGB8, Array, Floats32, Mask
+from ..io.header import read_small
 from ..io.images import read_picture
 from ..io.intensity import Intensity, scaled
 from ..io.picture import Picture
@@ -173,7 +174,7 @@ class Views:
             values, shown = view.levels[-1], view.range
         else:
             with self._decoding:
-                whole = read_picture(path)
+                whole = read_small(path, 2 * THUMB)
             step = max(1, max(whole.values.shape[:2]) // (2 * THUMB))
             values = whole.values[::step, ::step]
             shown = Intensity().limits(values, None if whole.inside is None else whole.inside[::step, ::step])

@@ -18,7 +18,8 @@ from safetensors import safe_open
 from ..classes.names import ClassName, as_classes, read_classes, write_classes
 from ..classes.project import CLASSES, LIST, MAP_ENDINGS, MARKS, MODEL, PICTURES, RESULTS
 from ..io.files import SUFFIXES, atomic, check_writable, image_files
-from ..io.images import read_labels, read_size
+from ..io.header import read_size
+from ..io.images import read_labels
 from ..network.checkpoint import ENTRY
 from ..strokes.marks import Stroke
 from .history import History, marks_anything
