@@ -44,6 +44,14 @@ def test_the_link_gives_a_cookie_that_scripts_and_other_sites_do_not_get(strange
     assert stranger.get("/api/project").status_code == 200
 
 
+def test_the_cookie_is_found_beside_those_of_other_programs(stranger):
+    stranger.get(f"/?token={TOKEN}")
+    ours = stranger.cookies[f"shapetailor-{PORT}"]
+    stranger.cookies.clear()
+    header = {"Cookie": f'_xsrf={{"a": 1}}; odd name="x,y"; shapetailor-{PORT}={ours}; other=[1]'}
+    assert stranger.get("/api/project", headers=header).status_code == 200
+
+
 def test_a_wrong_token_is_refused_in_words(stranger):
     answer = stranger.get("/?token=wrong")
     assert answer.status_code == 403
@@ -55,6 +63,8 @@ def test_the_password_lets_in_and_a_wrong_one_does_not(stranger, monkeypatch):
     monkeypatch.setattr("shapetailor.page.guard.WRONG", 0)
     assert stranger.post("/login", data={"password": "wrong"}).status_code == 403
     assert stranger.get("/api/project").status_code == 403
+    assert stranger.post("/login", data={"password": "wröng →"}).status_code == 403
+    assert stranger.post("/login", content=b"\xff" * 5000).status_code == 403
     assert stranger.post("/login", data={"password": "correct horse"}).status_code == 303
     assert stranger.get("/api/project").status_code == 200
 

@@ -15,12 +15,11 @@ import os
 import secrets
 import socket
 from collections.abc import Callable
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -78,7 +77,7 @@ class Guard:
             if entered is not None:
                 await entered(scope, receive, guarded)
                 return
-        if refused is None and not self._is_known(headers):
+        if refused is None and not self._is_known(scope):
             refused = "This page needs the link that shapetailor serve printed."
         if refused is None:
             await self.app(scope, receive, send if scope["type"] == "websocket" else guarded)
@@ -110,9 +109,9 @@ class Guard:
                 return self._admit(given[0].encode(), self.token, "This link is of a server that has ended. " + HOW)
         if scope["path"] == "/login" and scope["method"] == "POST" and self.password is not None:
             form = await _body(Request(scope, receive), LONGEST_FORM)
-            given = parse_qs(form.decode("latin-1")).get("password", [""])
+            given = parse_qs(form.decode("ascii", "replace")).get("password", [""])
             async with self._trying:
-                answer = self._admit(given[0].encode("latin-1"), self.password, "<p>Wrong password.</p>" + FORM)
+                answer = self._admit(given[0].encode(), self.password, "<p>Wrong password.</p>" + FORM)
                 if answer.status_code == 403:
                     await asyncio.sleep(WRONG)
                 return answer
@@ -125,12 +124,9 @@ class Guard:
         answer.set_cookie(self.cookie, self._key, httponly=True, samesite="strict", path="/")
         return answer
 
-    def _is_known(self, headers: Headers) -> bool:
-        try:
-            found = SimpleCookie(headers.get("cookie", "")).get(self.cookie)
-        except CookieError:
-            return False
-        return found is not None and hmac.compare_digest(found.value.encode("utf-8", "replace"), self._key.encode())
+    def _is_known(self, scope: Scope) -> bool:
+        given = HTTPConnection(scope).cookies.get(self.cookie, "")
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self._key.encode())
 
     def _refusal(self, scope: Scope, headers: Headers, words: str) -> Response:
         if scope["path"] == "/" and self.is_host(headers.get("host", "")):

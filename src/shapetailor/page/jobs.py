@@ -65,17 +65,18 @@ class Jobs:
             "held_out": None,
             "failures": [],
         }
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "shapetailor.cli",
-            *words,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            limit=LONGEST_LINE,
-            start_new_session=True,
-        )
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "shapetailor.cli", *words),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                limit=LONGEST_LINE,
+                start_new_session=True,
+            )
+        except OSError:
+            self.job = None
+            raise
         self._task = asyncio.create_task(self._watch(self._process, self.job))
         self._tell(self.job)
 

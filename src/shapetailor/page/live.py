@@ -6,6 +6,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil
 from threading import Condition, Thread
@@ -171,7 +172,8 @@ class Engine:
 
     def _work(self) -> None:
         if self._warm:
-            self._loaded()
+            with suppress(Exception):  # what is wrong is told when something is wanted
+                self._loaded()
         while True:
             with self._change:
                 self._change.wait_for(lambda: self._wanted or self._ended)
