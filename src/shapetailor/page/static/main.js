@@ -41,8 +41,9 @@ async function openPicture(name) {
 
 /** A brush that is as large in this picture as it was in the former one. */
 function radiusFor({ width, height }) {
-  const former = state.picture ? state.radius / Math.min(state.picture.width, state.picture.height) : 1 / 60;
-  const radius = former * Math.min(width, height);
+  const side = Math.min(width, height);
+  const former = state.picture && Math.min(state.picture.width, state.picture.height);
+  const radius = former ? (state.radius * side) / former : Math.max(2, side / 60);
   return radius < 10 ? Math.max(0.75, Math.round(4 * radius) / 4) : Math.round(radius);
 }
 
@@ -90,6 +91,7 @@ function dropStale() {
   const frame = state.frames.live;
   if (!frame || frame.stage === "evolving" || marked.size >= (state.picture.applied ? 1 : 2)) return;
   closeFrame("live");
+  if (state.picture.applied) state.source = "applied";
   changed("frame");
 }
 

@@ -72,13 +72,13 @@ let question = 0;
 async function showMetrics() {
   const frame = shownFrame();
   byId("truth").hidden = !state.picture?.truth;
+  question += 1;
   if (!state.picture?.truth || frame?.stage === "preview") return;
   if (!frame || frame.stage === "evolving") {
     byId("truth-line").textContent = "–";
     byId("metrics").replaceChildren();
     return;
   }
-  question += 1;
   const asked = question;
   const found = await getMetrics(state.picture.name, state.source).catch(() => null);
   if (asked !== question) return;
