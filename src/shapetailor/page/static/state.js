@@ -19,6 +19,8 @@ export const state = {
   revision: 0,
   /** Sent, but not yet acknowledged. */
   pending: /** @type {Pending[]} */ ([]),
+  /** Names of pictures that could not be opened. */
+  unreadable: /** @type {Set<string>} */ (new Set()),
   connected: false,
 
   tool: "brush",

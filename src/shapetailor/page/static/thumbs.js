@@ -36,7 +36,7 @@ function show() {
 
 function update(picture) {
   const { button, badges } = rows.get(picture.name);
-  const states = [picture.state];
+  const states = [state.unreadable.has(picture.name) ? "failed" : picture.state];
   if (picture.state === "applied" && picture.marks !== "none") states.unshift("marked");
   const words = [picture.name, ...states.map((each) => WORDS[each])].join(", ");
   button.setAttribute("aria-label", words);
@@ -55,9 +55,13 @@ function showCurrent() {
   }
 }
 
+/** Names of the pictures that can be opened, as far as is known. */
+export const readable = () =>
+  (state.project?.pictures ?? []).filter((each) => each.state !== "failed" && !state.unreadable.has(each.name)).map((each) => each.name);
+
 /** Open the next or the former picture. @param {number} step */
 export function stepPicture(step) {
-  const names = (state.project?.pictures ?? []).map((each) => each.name);
+  const names = readable();
   const place = names.indexOf(state.picture?.name) + step;
   if (place >= 0 && place < names.length) open(names[place]);
 }
