@@ -311,3 +311,15 @@ def test_hearing_is_not_stopped_by_nonsense(idle):
 def test_a_stroke_covers_a_pixel_exactly_if_its_mask_does(kind, points, radius):
     stroke = Stroke(1, points[:2] if kind == "box" else points, radius, kind)
     assert covers(stroke, (6, 10)) == stroke.mask((6, 10)).any()
+
+
+def test_what_has_no_regions_is_answered_at_once(client):
+    with tab(client) as mine:
+        mine.draw("p0", LEFT)
+        mine.draw("p0", RIGHT)
+        mine.draw("p0", {"region": -1, "kind": "box", "points": [[45, 0], [95, 71]]})
+    answer = client.get("/api/pictures/p0/download/labels.png")
+    assert answer.status_code == 404
+    assert "second class" in answer.json()["error"]
+    (client.page.workspace.folder / "p1.png").write_bytes(b"no picture any more")
+    assert client.get("/api/pictures/p1/table").status_code == 404

@@ -22,6 +22,7 @@ from ..segmentation.segmenter import Segmenter
 from ..segmentation.session import WORK_PIXELS, Session
 from ..strokes.marks import Stroke
 from .frames import Frame, frame, gray_png, labels_png, table
+from .history import marks_anything
 from .refusal import Refusal
 from .views import Views
 from .workspace import Workspace
@@ -29,6 +30,7 @@ from .workspace import Workspace
 log = logging.getLogger("shapetailor.page")
 
 MODEL = "texture"
+NOTHING = "There are no regions yet: mark two classes in this picture."
 #: Pixels of a picture that is worked on; larger ones are halved. Longest side of a map of uncertainty.
 MOST_PIXELS, UNSURE_SIDE = 2**22, 768
 #: Sessions that are kept open.
@@ -87,6 +89,7 @@ class Engine:
         self._evolving: dict[str, int | str] = {}
         self._stopped: set[str] = set()
         self._awaited: set[str] = set()
+        self._refused: dict[str, tuple[int, str]] = {}  # revisions that have no labels, and why
         self._change = Condition()
         self._ended = False
         self._segmenter: Segmenter | None = None
@@ -108,7 +111,8 @@ class Engine:
     def drop(self, name: str) -> None:
         """Nobody looks at a picture any more."""
         with self._change:
-            self._wanted.pop(name, None)
+            if name not in self._awaited:
+                self._wanted.pop(name, None)
 
     def stop(self, name: str) -> None:
         """End a picture's evolution."""
@@ -132,16 +136,19 @@ class Engine:
 
     def refined(self, name: str, timeout: float = 120) -> Answer:
         """Wait for the refined answer."""
-        history = self.workspace.history(name)
-        if not self._can_answer(history.strokes, name):
-            raise Refusal(404, "There are no regions yet: mark two classes in this picture, or apply the model.")
+        if not marks_anything(self.workspace.history(name).strokes):
+            raise Refusal(404, NOTHING)
         until = time.monotonic() + timeout
         self._awaited.add(name)
         try:
             known = self.answer(name)
             if known is None or known.stage != "refined":
+                self._refused.pop(name, None)
                 self.want(name)
             while (known := self.answer(name)) is None or known.stage != "refined":
+                revision, words = self._refused.get(name, (-1, ""))
+                if revision == self.workspace.history(name).revision:
+                    raise Refusal(404, words)
                 if time.monotonic() > until or self._ended:
                     raise Refusal(503, "The regions are not ready yet. Try again in a moment.")
                 with self._change:
@@ -149,10 +156,6 @@ class Engine:
             return known
         finally:
             self._awaited.discard(name)
-
-    def _can_answer(self, strokes: Sequence[Stroke], name: str) -> bool:
-        marked = {stroke.region for stroke in strokes if stroke.region > 0}
-        return len(marked) > 1 or (bool(marked) and self.workspace.applied(name) is not None)
 
     @property
     def is_ready(self) -> bool:
@@ -187,11 +190,18 @@ class Engine:
                 else:
                     self._answer(self._loaded(), name)
             except (Refusal, ValueError, TypeError, OSError, MemoryError) as error:
-                self.tell(name, {"type": "error", "picture": name, "text": str(error) or type(error).__name__})
+                self._give_up(name, "error", str(error) or type(error).__name__)
             except Exception as error:  # the thread must live on
                 log.exception("computing %s failed", name)
-                text = f"Something went wrong while {name} was worked on ({type(error).__name__})."
-                self.tell(name, {"type": "error", "picture": name, "text": text})
+                self._give_up(
+                    name, "error", f"Something went wrong while {name} was worked on ({type(error).__name__})."
+                )
+
+    def _give_up(self, name: str, kind: str, words: str) -> None:
+        """Say why there are no labels."""
+        with suppress(Refusal, ValueError, OSError):
+            self._refused[name] = self.workspace.history(name).revision, words or NOTHING
+        self.tell(name, {"type": kind, "picture": name, "text": words})
 
     def _later(self, name: str) -> None:
         """Do the rest when there is time."""
@@ -217,7 +227,7 @@ class Engine:
             revision, strokes = history.revision, history.strokes
         values = _values(opened, strokes, self.workspace.classes)
         if values is None:
-            self.tell(name, {"type": "status", "picture": name, "text": _hint(strokes)})
+            self._give_up(name, "status", _hint(strokes))
             return
         for refine in (False, True):
             if not refine and opened.answer is not None and opened.answer.revision == revision:
