@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError("--out must name the folder to write to where no project is given")
     size = None if args.pixel_size is None else as_pixel_size(args.pixel_size)
     pictures = _pictures(args.inputs) if args.inputs or project is None else project.pictures
-    bar = _lines if args.progress_json else partial(tqdm, desc="apply", unit="picture", disable=None)
+    bar = partial(tqdm, desc="apply", unit="picture", disable=None)
     report = apply_all(
         Classifier.load(model),
         model,
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         pixel_size=size,
         exports=dict(FORMATS[name] for name in args.export),
         force=args.force,
-        progress=bar,
+        progress=partial(_lines, len(pictures)) if args.progress_json else bar,
     )
     parts = [f"{len(report.rows) - report.before} classified"]
     parts += [f"{report.before} done before (--force does them again)"] if report.before else []
@@ -76,13 +77,12 @@ def run(args: argparse.Namespace) -> int:
     return 1 if report.failures else 0
 
 
-def _lines(pictures: Iterable[Path]) -> Iterator[Path]:
-    """Yield pictures, and print before each how many are done, and in the end."""
-    todo = list(pictures)
-    for number, path in enumerate(todo):
-        print(json.dumps({"done": number, "total": len(todo), "text": path.name}), flush=True)
-        yield path
-    print(json.dumps({"done": len(todo), "total": len(todo), "text": ""}), flush=True)
+def _lines(total: int, items: Iterable[Any]) -> Iterator[Any]:
+    """Pass items on, and print how many are done."""
+    for number, item in enumerate(items):
+        print(json.dumps({"done": number, "total": total, "text": f"{number} of {total} pictures"}), flush=True)
+        yield item
+    print(json.dumps({"done": total, "total": total, "text": ""}), flush=True)
 
 
 def _pictures(paths: list[Path]) -> list[Path]:
