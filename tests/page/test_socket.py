@@ -15,7 +15,9 @@ from shapetailor import Segmenter, Stroke
 from shapetailor.page import live
 from shapetailor.page.frames import Frame
 from shapetailor.page.hub import Tab as ServerTab
+from shapetailor.page.opened import reduced
 from shapetailor.page.talk import covers
+from shapetailor.segmentation.session import Session
 from shapetailor.strokes.files import read_strokes
 
 
@@ -196,7 +198,7 @@ def test_regions_evolve_without_marks_until_they_are_done(client):
 def test_a_newer_stroke_stops_the_refinement_of_an_older_one(client, monkeypatch):
     calls, engine = [], client.page.engine
     refining = threading.Event()
-    true_result = live.Session.result
+    true_result = Session.result
 
     def result(session, refine=True, callback=None, **more):
         calls.append(refine)
@@ -207,7 +209,7 @@ def test_a_newer_stroke_stops_the_refinement_of_an_older_one(client, monkeypatch
             assert callback(0, None, 0.0) is True
         return true_result(session, refine, callback=callback, **more)
 
-    monkeypatch.setattr(live.Session, "result", result)
+    monkeypatch.setattr(Session, "result", result)
     with tab(client) as mine:
         mine.say(type="open", picture="p0")
         mine.draw("p0", LEFT)
@@ -269,7 +271,7 @@ def test_strokes_on_a_reduced_picture_lie_where_they_were_drawn(monkeypatch, tmp
     assert labels.shape == (300, 300)
     assert labels[5, 60] == 1
     assert labels[295, 295] == 2
-    thin = live.reduced(Stroke.from_dict(strokes[1]), 3)
+    thin = reduced(Stroke.from_dict(strokes[1]), 3)
     assert thin.mask((75, 75)).sum() == 1
 
 

@@ -7,22 +7,22 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from math import ceil
 from threading import Condition, Thread
 from typing import Any
 
 import numpy as np
 
-from ..arrays import Array, Labels
-from ..classes.names import IGNORE, ClassName
+from ..arrays import Labels
+from ..classes.names import IGNORE
 from ..io.images import read_labels
 from ..io.palette import region_colour
 from ..segmentation.segmenter import Segmenter
-from ..segmentation.session import WORK_PIXELS, Session
+from ..segmentation.session import WORK_PIXELS
 from ..strokes.marks import Stroke
 from .frames import Frame, frame, gray_png, labels_png, table
 from .history import marks_anything
+from .opened import Answer, Opened, give_marks, places_of
 from .refusal import Refusal
 from .views import Views
 from .workspace import Workspace
@@ -35,31 +35,6 @@ NOTHING = "There are no regions yet: mark two classes in this picture."
 MOST_PIXELS, UNSURE_SIDE = 2**22, 768
 #: Sessions that are kept open.
 MOST_OPEN = 3
-
-
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """Classes of a picture's pixels after some revision of its strokes."""
-
-    revision: int
-    stage: str  # preview or refined
-    labels: Array  # h×w bytes: values of classes, 255 outside
-    unsure: Array  # bytes, smaller
-    scale: int
-    unsure_scale: int
-
-
-@dataclass
-class Opened:
-    """A picture that is described, and the marks that are drawn on it."""
-
-    key: Any
-    session: Session
-    level: int
-    init: Labels | None  # places of classes
-    strokes: tuple[Stroke, ...] = ()
-    drawn: Array | None = None
-    answer: Answer | None = None
 
 
 class Engine:
@@ -225,7 +200,7 @@ class Engine:
         history = self.workspace.history(name)
         with history.lock:
             revision, strokes = history.revision, history.strokes
-        values = _values(opened, strokes, self.workspace.classes)
+        values = give_marks(opened, strokes, self.workspace.classes)
         if values is None:
             self._give_up(name, "status", _hint(strokes))
             return
@@ -282,7 +257,7 @@ class Engine:
             view = self.views.get(path)
             level = view.level_of(MOST_PIXELS)
             picture = view.picture(level)
-            init = None if applied is None else _places(read_labels(applied), classes, level, picture)
+            init = None if applied is None else places_of(read_labels(applied), classes, level, picture)
             session = segmenter.open(picture, None if init is None else len(classes), init)
             found = Opened(key, session, level, init)
             self.tell(name, {"type": "status", "picture": name, "text": ""})
@@ -333,59 +308,3 @@ class Engine:
 def _hint(strokes: Sequence[Stroke]) -> str:
     marked = {stroke.region for stroke in strokes if stroke.region > 0}
     return "Mark a second class: the regions follow." if marked else ""
-
-
-def _values(opened: Opened, strokes: tuple[Stroke, ...], classes: Sequence[ClassName]) -> Array | None:
-    """Give a session the marks of all strokes; return the class of each of its regions, or None if there are too few.
-
-    Classes that are marked are regions 0, 1, … in their order; where there is a result to mend, all classes are.
-    """
-    drawn = draw(opened, strokes)
-    marked = np.unique(drawn[drawn > 0])
-    values = np.array([each.value for each in classes] if opened.init is not None else marked, np.uint8)
-    if not len(marked) or len(values) < 2:
-        return None
-    places = np.full(256, -1, np.int64)
-    places[values] = np.arange(len(values))
-    opened.session.marks = [places[drawn]]
-    return values
-
-
-def draw(opened: Opened, strokes: tuple[Stroke, ...]) -> Array:
-    """Draw strokes on the level that is worked on: bytes, 0 where nothing is marked; only what is new, if possible."""
-    count = len(opened.strokes)
-    if opened.drawn is None or strokes[:count] != opened.strokes:
-        opened.drawn, count = np.zeros(opened.session.shape, np.uint8), 0
-    for stroke in strokes[count:]:
-        opened.drawn[reduced(stroke, opened.level).mask(opened.session.shape)] = max(0, stroke.region)
-    opened.strokes = strokes
-    return opened.drawn
-
-
-def reduced(stroke: Stroke, level: int) -> Stroke:
-    """A stroke on a picture that was halved so many times.
-
-    >>> reduced(Stroke(1, [(0.5, 2.5)], radius=3), 1)
-    Stroke(region=1, points=((0.0, 1.0),), radius=1.5, kind='brush')
-    """
-    if not level:
-        return stroke
-    side = 2**level
-    points = ((np.array(stroke.points) - (side - 1) / 2) / side).tolist()
-    if stroke.kind == "box":  # one that is thinner than a pixel must not vanish
-        points = np.rint(points).tolist()
-    return Stroke(stroke.region, points, stroke.radius / side, stroke.kind)
-
-
-def _places(applied: Labels, classes: Sequence[int], level: int, picture: Any) -> Labels | None:
-    """A map of classes' values as their places, on a level; None where it does not fit the picture or the classes."""
-    small = applied[2**level // 2 :: 2**level, 2**level // 2 :: 2**level] if level else applied
-    height, width = picture.values.shape[:2]
-    small = np.pad(small, [(0, max(0, height - small.shape[0])), (0, max(0, width - small.shape[1]))], mode="edge")
-    if small.shape != (height, width):
-        return None
-    places = np.full(256, -1, np.int64)
-    places[list(classes)] = np.arange(len(classes))
-    found: Labels = places[small.clip(0, 255)]
-    known = found if picture.inside is None else found[picture.inside]
-    return found if known.min() >= 0 else None
