@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -219,6 +220,29 @@ def test_a_newer_stroke_stops_the_refinement_of_an_older_one(client, monkeypatch
         refined = mine.until(lambda heard: heard.get("stage") == "refined")
     assert refined["revision"] == 3
     assert calls == [False, True, False, True]
+
+
+def test_a_stroke_that_begins_stops_the_refinement_and_the_next_answer_goes_on(client, monkeypatch):
+    monkeypatch.setattr(live, "STROKE", 1.0)
+    refined, engine, true_result = [], client.page.engine, Session.result
+
+    def result(session, refine=True, callback=None, **more):
+        if refine:
+            refined.append(time.monotonic())
+            if len(refined) == 1:
+                mine.say(type="drawing", picture="p0")
+                while not callback(0, None, 0.0):
+                    time.sleep(0.01)
+        return true_result(session, refine, callback=callback, **more)
+
+    monkeypatch.setattr(Session, "result", result)
+    with tab(client) as mine:
+        mine.say(type="open", picture="p0")
+        mine.draw("p0", LEFT)
+        mine.draw("p0", RIGHT)
+        assert mine.until(lambda heard: heard.get("stage") == "refined")["revision"] == 2
+    assert len(refined) == 2
+    assert refined[1] >= engine._hold_until
 
 
 def test_a_slow_tab_gets_the_newest_frame_only():

@@ -30,6 +30,8 @@ SIZES, QUICK_SIZES = (512, 2048), (256,)
 WANTED = {512: 0.25, 2048: 0.7}
 #: Strokes that are timed, after one of each class.
 STROKES, QUICK_STROKES = 20, 3
+#: Seconds that such a stroke takes, about as long as a hand needs.
+STROKE = 0.5
 #: Side of the picture that frames are timed on while it is painted, and milliseconds wanted for the longest.
 LARGE, QUICK_LARGE, LONGEST_FRAME = 10_000, 2048, 50
 #: Pictures that memory is measured after, and every how many of them are drawn on.
@@ -37,9 +39,9 @@ PICTURES, QUICK_PICTURES, DRAWN = 200, 10, 10
 PATIENCE = 120_000
 WORDS = (
     "Chromium without a window, real pointer events. Preview: from the pointer's release to the painted labels, of\n"
-    "strokes on a mosaic of four textures, two of which are one class. Frames: the longest time between two while a\n"
-    "stroke is painted on a large picture. Memory: the server's, after the pictures of a folder were looked at (512²,\n"
-    f"information, thumbnail and tile of each; every {DRAWN}th was drawn on)."
+    "strokes of half a second on a mosaic of four textures, two of which are one class. Frames: the longest time\n"
+    "between two while a stroke is painted on a large picture. Memory: the server's, after the pictures of a folder\n"
+    f"were looked at (512², information, thumbnail and tile of each; every {DRAWN}th was drawn on)."
 )
 #: Keeps the time when each revision was first painted.
 WATCH = """() => {
@@ -150,10 +152,11 @@ def _tab(browser: Any, sample: Sample) -> Iterator[Any]:
             tab.close()
 
 
-def _draw(tab: Any, points: Sequence[tuple[float, float]], steps: int = 4) -> None:
+def _draw(tab: Any, points: Sequence[tuple[float, float]], steps: int = 4, seconds: float = 0.0) -> None:
     places = [tab.evaluate(PLACE, list(point)) for point in points]
     tab.mouse.move(*places[0])
     tab.mouse.down()
+    tab.wait_for_timeout(1000 * seconds)
     for place in places[1:]:
         tab.mouse.move(*place, steps=steps)
     tab.mouse.up()
@@ -168,7 +171,7 @@ def _previews(browser: Any, size: int, count: int) -> dict[str, float]:
             places = np.argwhere(textures == number % len(FAMILIES))
             y, x = places[rng.integers(len(places))].tolist()
             tab.keyboard.press(str(1 + number % len(FAMILIES) % REGIONS))
-            _draw(tab, [(x, y), (x + 1, y)])
+            _draw(tab, [(x, y), (x + 1, y)], seconds=STROKE)
             painted = " && state.revision in firstPainted" if number + 1 >= REGIONS else ""
             tab.wait_for_function(f"() => {{ const {{state}} = shapetailor; return !state.pending.length{painted}; }}")
             if number >= len(FAMILIES):

@@ -35,6 +35,8 @@ NOTHING = "There are no regions yet: mark two classes in this picture."
 MOST_PIXELS, UNSURE_SIDE = 2**22, 768
 #: Sessions that are kept open.
 MOST_OPEN = 3
+#: Seconds that a stroke under way, and a preview that was just shown, keep refinements waiting.
+STROKE, PAUSE = 5.0, 0.15
 
 
 class Engine:
@@ -67,6 +69,7 @@ class Engine:
         self._refused: dict[str, tuple[int, str]] = {}  # revisions that have no labels, and why
         self._change = Condition()
         self._ended = False
+        self._hold_until = 0.0
         self._segmenter: Segmenter | None = None
         self._warm = warm
         self._thread = Thread(target=self._work, name="engine", daemon=True)
@@ -81,7 +84,12 @@ class Engine:
                 self._evolving[name] = evolve
             self._wanted[name] = None
             self._wanted.move_to_end(name)
+            self._hold_until = 0.0
             self._change.notify_all()
+
+    def hold(self) -> None:
+        """A stroke has begun: stop refining, so that its preview can start at once."""
+        self._hold_until = time.monotonic() + STROKE
 
     def drop(self, name: str) -> None:
         """Nobody looks at a picture any more."""
@@ -186,8 +194,16 @@ class Engine:
                 self._wanted.move_to_end(name, last=False)
 
     def _is_old(self, *_: Any) -> bool:
-        """Whether something newer is wanted; also a callback of the engine."""
-        return bool(self._wanted) or self._ended
+        """Whether something newer is wanted, or about to be; also a callback of the engine."""
+        return bool(self._wanted) or self._ended or time.monotonic() < self._hold_until
+
+    def _is_calm(self) -> bool:
+        """Wait while a stroke is drawn; return whether nothing newer is wanted."""
+        calm_from = time.monotonic() + PAUSE
+        with self._change:
+            while not (self._wanted or self._ended) and time.monotonic() < max(calm_from, self._hold_until):
+                self._change.wait(0.05)
+            return not (self._wanted or self._ended)
 
     def _answer(self, segmenter: Segmenter, name: str) -> None:
         known = self.answer(name)
@@ -207,6 +223,9 @@ class Engine:
         for refine in (False, True):
             if not refine and opened.answer is not None and opened.answer.revision == revision:
                 continue  # it was shown before something newer came between
+            if refine and not self._is_calm():
+                self._later(name)
+                return
             result = opened.session.result(refine, callback=self._is_old)
             if refine and self._is_old():
                 self._later(name)

@@ -75,6 +75,8 @@ class Talk:
         what = said.get("type")
         if what == "painted":
             tab.painted()
+        elif what == "drawing":
+            self.engine.hold()
         elif what == "stop":
             if tab.picture is not None:
                 self.engine.stop(tab.picture)
