@@ -1,4 +1,4 @@
-# Two commands matter: `make demo` and `make test`. Both set up .venv first.
+# Three commands matter: `make demo`, `make serve` and `make test`. All set up .venv first.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -7,11 +7,16 @@ STAMP  := $(VENV)/.installed
 # Threads that spin while they wait make small tensor operations ten times slower on a machine that is shared.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo test lint fuzz docs texture clean
+.PHONY: demo serve test lint fuzz docs texture clean
 .DELETE_ON_ERROR:
 
 demo: $(STAMP)
 	$(BIN)/python examples/demo.py --out out/demo
+
+# The page on generated pictures, in out/serve; what is drawn stays there.
+serve: $(STAMP)
+	$(BIN)/python examples/page.py --out out/serve
+	$(BIN)/shapetailor serve out/serve
 
 test: $(STAMP) lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal

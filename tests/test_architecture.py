@@ -19,6 +19,7 @@ FLOORS = [
     {"segmentation"},
     {"training"},
     {"classes"},
+    {"page"},
     {"baselines", "bench"},
     {"experiments"},
     {"cli"},

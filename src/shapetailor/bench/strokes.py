@@ -35,11 +35,11 @@ def run(sizes: Sequence[int] | None = None, quick: bool = False) -> Outcome:
     """Measure everything and report it."""
     chosen = sorted(set(sizes or (QUICK_SIZES if quick else SIZES)))
     where, segmenter = machine(), Segmenter.from_pretrained("texture")
-    _timed(segmenter, _picture(64))  # compiles
+    _timed(segmenter, mosaic_of(64))  # compiles
     rows: list[Data] = []
     for size in chosen:
         progress(f"{size}²")
-        rows.append({"size": size, **_timed(segmenter, _picture(size))})
+        rows.append({"size": size, **_timed(segmenter, mosaic_of(size))})
     targets = [
         verdict(f"preview at {row['size']}², s", row["preview"], PREVIEW[row["size"]], at_least=False)
         for row in rows
@@ -54,7 +54,8 @@ def run(sizes: Sequence[int] | None = None, quick: bool = False) -> Outcome:
     return Outcome(text, data, all(row["covering"] > 0.7 for row in rows))
 
 
-def _picture(size: int) -> Sample:
+def mosaic_of(size: int) -> Sample:
+    """A mosaic of the families, in colour."""
     rng = np.random.default_rng(8)
     return mosaic([texture(family, min(size, 512), rng, colour=True) for family in FAMILIES], size, rng)
 

@@ -14,7 +14,7 @@ PROJECT/
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ..arrays import Labels
@@ -109,13 +109,14 @@ class Project:
         seed: int = 0,
         fine: FineTuneConfig | None = None,
         progress: bool = False,
+        watch: Callable[[Iterable[Taught]], Iterable[Taught]] = iter,
     ) -> Classifier:
         """Learn from all marks and write the model; a former model that differs is kept under a number.
 
-        With `fine`, the networks learn too. All marked pictures are in memory then.
+        With `fine`, the networks learn too. All marked pictures are in memory then. `watch` sees each as it is learnt.
         """
         self.check()
-        taught = Classifier.teach(self.samples(), self.classes, model=model, seed=seed)
+        taught = Classifier.teach(watch(self.samples()), self.classes, model=model, seed=seed)
         if fine is not None:
             state = self.folder / "fine-tune.safetensors"
             taught = fine_tune(taught, list(self.samples()), fine, state=state, progress=progress)

@@ -20,6 +20,7 @@ COMMANDS = {
     "sharpen": "teach a trained network where regions end",
     "teach": "teach classes with the marked pictures of a project",
     "apply": "give every pixel of pictures its class, and all pictures one table",
+    "serve": "open a folder of pictures in the browser: draw, watch, teach, apply",
     "evaluate": "measure label maps against the truth: region and boundary metrics",
     "data": "make datasets: mosaics of textures with their truth",
     "experiment": "repeat one of the paper's experiments and set it beside the paper's figures",

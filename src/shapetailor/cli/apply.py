@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
@@ -36,6 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_crs_argument(parser)
     add_worker_arguments(parser)
     parser.add_argument("--force", action="store_true", help="do again what is done already")
+    parser.add_argument(
+        "--progress-json", action="store_true", help="print a line of JSON for each picture, for programs that watch"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -70,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
         force=args.force,
         jobs=args.jobs,
         ray=args.ray,
-        progress=bar,
+        progress=partial(_lines, len(pictures)) if args.progress_json else bar,
     )
     parts = [f"{len(report.rows) - report.before} classified"]
     parts += [f"{report.before} done before (--force does them again)"] if report.before else []
@@ -78,3 +84,15 @@ def run(args: argparse.Namespace) -> int:
     print(f"{', '.join(parts)}: {out}")
     report_failures(report.failures, out)
     return 1 if report.failures else 0
+
+
+def _lines(total: int, items: Iterable[Any]) -> Iterator[Any]:
+    """Pass pictures on that are done, and print how many they are."""
+    _tell(0, total)
+    for number, item in enumerate(items, start=1):
+        _tell(number, total)
+        yield item
+
+
+def _tell(done: int, total: int) -> None:
+    print(json.dumps({"done": done, "total": total, "text": f"{done} of {total} pictures"}), flush=True)

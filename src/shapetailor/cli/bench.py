@@ -14,6 +14,7 @@ BENCHMARKS = {
     "poisson": "smoothing inside regions, against SciPy's splu, PyAMG, the dense inverse and a torch loop",
     "train": "a gradient of the network, against the explicit inverse and back-propagation through unrolled solvers",
     "strokes": "from a stroke to the label map: preview and refined boundary",
+    "page": "from a stroke in a real browser to the painted preview; frames while painting; the server's memory",
     "segment": "segmentation with our solver, against a cold torch solver, Chan–Vese and the random walker",
     "scale": "one picture at 1 to 100 megapixels: coarse to fine, averaged down, in tiles",
     "memory": "memory of a segmentation by the shipped model, for each pixel",

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--steps", type=int, metavar="N", help="of --fine-tune")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="default: 0")
+    parser.add_argument(
+        "--progress-json", action="store_true", help="print a line of JSON for each picture, for programs that watch"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -30,7 +36,9 @@ def run(args: argparse.Namespace) -> int:
     if args.steps is not None and not args.fine_tune:
         raise ValueError("--steps is for --fine-tune")
     steps = {} if args.steps is None else {"steps": args.steps}
-    taught = project.teach(args.model, args.seed, FineTuneConfig(**steps) if args.fine_tune else None, progress=True)
+    fine = FineTuneConfig(**steps) if args.fine_tune else None
+    watch = _lines if args.progress_json else iter
+    taught = project.teach(args.model, args.seed, fine, progress=True, watch=watch)
     for each in taught.classes:
         count = taught.record["marked_pixels"][each.name]
         print(f"{each.value:3d} {each.name}: {count} pixels marked{'' if count else ', so it is never found'}")
@@ -42,3 +50,10 @@ def run(args: argparse.Namespace) -> int:
         )
     print(f"{len(taught.record['pictures'])} pictures, {perf_counter() - began:.1f} s: {project.model}")
     return 0
+
+
+def _lines(samples: Iterable[Any]) -> Iterator[Any]:
+    """Yield marked pictures, and print the name of each."""
+    for number, sample in enumerate(samples):
+        print(json.dumps({"done": number, "text": f"Learning from {sample.name}"}), flush=True)
+        yield sample

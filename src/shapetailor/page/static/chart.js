@@ -1,0 +1,27 @@
+/** A curve in a figure: its shape, and in the caption the last figure. */
+import { svg } from "./dom.js";
+
+const [WIDTH, HEIGHT] = [260, 72];
+
+/** Draw points (x, y) into a figure. @param {HTMLElement} figure @param {number[][]} points @param {string[]} caption */
+export function drawCurve(figure, points, caption) {
+  figure.hidden = points.length < 2;
+  if (figure.hidden) return;
+  const [xs, ys] = [points.map(([x]) => x), points.map(([, y]) => y)];
+  const place = (values, size) => {
+    const [low, high] = [Math.min(...values), Math.max(...values)];
+    return (value) => (high > low ? ((value - low) / (high - low)) * size : size / 2);
+  };
+  const [across, up] = [place(xs, WIDTH), place(ys, HEIGHT - 8)];
+  const path = points.map(([x, y]) => `${across(x).toFixed(1)},${(HEIGHT - 4 - up(y)).toFixed(1)}`).join(" ");
+  const drawing = svg(
+    "svg",
+    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": caption.join(", ") },
+    svg("line", { class: "axis", x1: 0, x2: WIDTH, y1: HEIGHT - 0.5, y2: HEIGHT - 0.5 }),
+    svg("polyline", { class: "curve", points: path }),
+  );
+  figure.querySelector("svg")?.remove();
+  figure.prepend(drawing);
+  const words = figure.querySelector("figcaption");
+  words.replaceChildren(...caption.map((text) => Object.assign(document.createElement("span"), { textContent: text })));
+}

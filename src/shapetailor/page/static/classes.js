@@ -1,0 +1,110 @@
+/** The list of classes: choose, add, rename, recolour, remove. */
+import { putClasses } from "./api.js";
+import { byId, icon, make, swatch } from "./dom.js";
+import { attempt } from "./messages.js";
+import { changed, classes, classOf, on, state } from "./state.js";
+
+const list = byId("class-list");
+const dialog = byId("class-dialog");
+/** The class in the dialog; its value is null while it is new. @type {any} */
+let edited = null;
+
+/** Choose the class to draw with; an eraser becomes a brush. @param {number} value */
+export function chooseClass(value) {
+  if (!classOf(value)) return;
+  state.classValue = value;
+  if (state.tool === "eraser" || state.tool === "pan") state.tool = "brush";
+  changed("classes");
+  changed("tool");
+}
+
+/** Choose by number key: the place in the list. @param {number} place from 0 */
+export function chooseNumber(place) {
+  const each = classes()[place];
+  if (each) chooseClass(each.value);
+}
+
+function show() {
+  if (classes().length && !classOf(state.classValue)) state.classValue = classes()[0].value;
+  list.replaceChildren(...classes().map(row));
+  const few = classes().length < 2;
+  byId("class-hint").textContent = few ? "Two classes are needed. Add one for each texture." : "";
+  byId("class-hint").hidden = !few;
+}
+
+function row(each, place) {
+  const chosen = each.value === state.classValue;
+  const choose = make(
+    "button",
+    { type: "button", className: "class", "aria-pressed": String(chosen), "data-value": each.value, onclick: () => chooseClass(each.value) },
+    swatch(each.color),
+    make("span", { className: "name", textContent: each.name }),
+  );
+  if (place < 9) choose.append(make("kbd", { textContent: String(place + 1), "aria-label": `key ${place + 1}` }));
+  const edit = make(
+    "button",
+    { type: "button", className: "bare", title: `Edit ${each.name}`, "aria-label": `Edit ${each.name}`, onclick: () => openDialog(each) },
+    icon("edit"),
+  );
+  return make("li", {}, choose, edit);
+}
+
+export function addClass() {
+  openDialog({ value: null, name: "", color: "", ignored: false });
+}
+
+function openDialog(each) {
+  edited = each;
+  const isNew = each.value === null;
+  byId("class-dialog-title").textContent = isNew ? "New class" : "Edit class";
+  byId("class-name").value = each.name;
+  byId("class-color").value = each.color || freeColour();
+  byId("class-ignored").checked = Boolean(each.ignored);
+  byId("class-remove").hidden = isNew;
+  dialog.returnValue = "";
+  dialog.showModal();
+  byId("class-name").select();
+}
+
+/** Okabe and Ito's colours, which colour-blind people can tell apart, in the order the server uses too. */
+const COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#f0e442", "#d55e00", "#56b4e9"];
+
+const freeColour = () => COLOURS.find((color) => !classes().some((each) => each.color === color)) ?? "#888888";
+
+async function keep() {
+  const name = byId("class-name").value.trim();
+  const value = edited.value ?? freeValue();
+  const fresh = { value, name, color: byId("class-color").value };
+  if (byId("class-ignored").checked) fresh.ignored = true;
+  const others = classes().filter((each) => each.value !== value);
+  if (await store([...others, fresh])) chooseClass(value);
+}
+
+function freeValue() {
+  const taken = new Set(classes().map((each) => each.value));
+  let value = 1;
+  while (taken.has(value)) value += 1;
+  return value;
+}
+
+/** Send the whole list; the server refuses what cannot be. */
+async function store(next) {
+  const project = await attempt(putClasses(next.sort((a, b) => a.value - b.value)));
+  if (!project) return false;
+  state.project = project;
+  changed("project");
+  return true;
+}
+
+export function startClasses() {
+  on(["project", "classes"], show);
+  byId("add-class").onclick = addClass;
+  byId("class-cancel").onclick = () => dialog.close("");
+  byId("class-remove").onclick = () => {
+    dialog.close("");
+    void store(classes().filter((each) => each.value !== edited.value));
+  };
+  dialog.onclose = () => {
+    if (dialog.returnValue === "keep") void keep();
+  };
+}

@@ -1,0 +1,74 @@
+/** The strip of thumbnails. Images are fetched when they come into view, and rows out of view are not laid out (CSS). */
+import { pictureUrl } from "./api.js";
+import { byId, icon, make } from "./dom.js";
+import { on, state } from "./state.js";
+
+const list = byId("thumb-list");
+const WORDS = { untouched: "not marked yet", marked: "marked", applied: "result there", failed: "could not be read" };
+/** Rows by name, so that a change of state keeps images and focus. */
+const rows = /** @type {Map<string, any>} */ (new Map());
+let open = /** @type {(name: string) => void} */ (() => {});
+
+function makeRow(picture) {
+  const image = make("img", { loading: "lazy", decoding: "async", alt: "", draggable: false });
+  if (!picture.error) image.src = pictureUrl(picture.name, "/thumb.jpg");
+  const badges = make("span", { className: "badges" });
+  const button = make(
+    "button",
+    { type: "button", className: "thumb", "data-name": picture.name, onclick: () => open(picture.name) },
+    image,
+    badges,
+    make("span", { className: "name", textContent: picture.name }),
+  );
+  return { item: make("li", {}, button), button, badges };
+}
+
+function show() {
+  const pictures = state.project?.pictures ?? [];
+  for (const picture of pictures) {
+    if (!rows.has(picture.name)) rows.set(picture.name, makeRow(picture));
+    update(picture);
+  }
+  const items = pictures.map((picture) => rows.get(picture.name).item);
+  if (items.length !== list.children.length || items.some((item, place) => list.children[place] !== item)) list.replaceChildren(...items);
+  byId("picture-count").textContent = pictures.length ? String(pictures.length) : "";
+}
+
+function update(picture) {
+  const { button, badges } = rows.get(picture.name);
+  const states = [state.unreadable.has(picture.name) ? "failed" : picture.state];
+  if (picture.state === "applied" && picture.marks !== "none") states.unshift("marked");
+  const words = [picture.name, ...states.map((each) => WORDS[each])].join(", ");
+  button.setAttribute("aria-label", words);
+  button.title = picture.error ? `${picture.file}: ${picture.error}` : words;
+  if (badges.dataset.states === states.join(" ")) return;
+  badges.dataset.states = states.join(" ");
+  const seen = states.filter((each) => each !== "untouched");
+  badges.replaceChildren(...seen.map((each) => make("span", { className: `badge ${each}` }, icon(each))));
+}
+
+function showCurrent() {
+  for (const [name, { button }] of rows) {
+    const current = name === state.picture?.name;
+    button.setAttribute("aria-current", String(current));
+    if (current) button.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+}
+
+/** Names of the pictures that can be opened, as far as is known. */
+export const readable = () =>
+  (state.project?.pictures ?? []).filter((each) => each.state !== "failed" && !state.unreadable.has(each.name)).map((each) => each.name);
+
+/** Open the next or the former picture. @param {number} step */
+export function stepPicture(step) {
+  const names = readable();
+  const place = names.indexOf(state.picture?.name) + step;
+  if (place >= 0 && place < names.length) open(names[place]);
+}
+
+/** @param {(name: string) => void} opener */
+export function startThumbs(opener) {
+  open = opener;
+  on(["project"], show);
+  on(["picture"], showCurrent);
+}

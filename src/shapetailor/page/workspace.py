@@ -1,0 +1,316 @@
+"""The folder that is served: a project, or pictures that become one when something is drawn."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+import numpy as np
+from safetensors import safe_open
+
+from ..classes.names import ClassName, as_classes, read_classes, write_classes
+from ..classes.project import CLASSES, LIST, MAP_ENDINGS, MARKS, MODEL, PICTURES, RESULTS
+from ..io.files import SUFFIXES, atomic, check_writable, image_files
+from ..io.header import read_size
+from ..io.images import read_labels
+from ..network.checkpoint import ENTRY
+from ..strokes.marks import Stroke
+from .history import History, marks_anything
+from .refusal import Refusal
+
+TRUTH, LOCK = "truth", ".page.lock"
+#: Where pictures are kept when no folder is given.
+OWN_FOLDER = "shapetailor-project"
+USUAL_CLASSES = ("class 1", "class 2")
+LONGEST_NAME = 120
+#: Pixels of a picture whose erased strokes are drawn to see what is left.
+MOST_DRAWN = 2**24
+
+
+class Workspace:
+    """Pictures, classes, marks and results of a folder; nothing is kept here that is not on disk.
+
+    Parameters
+    ----------
+    folder : path
+        A project or a folder of pictures; one that does not exist is made when a picture is added.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        if folder.exists() and not folder.is_dir():
+            raise NotADirectoryError(f"{folder}: expected a folder of pictures or a project")
+        self.folder = folder.resolve()
+        self.lock = RLock()
+        self.warnings: list[str] = []
+        self._histories: dict[str, History] = {}
+        self._listed: tuple[Any, dict[str, Path]] | None = None
+        self._sizes: dict[Path, tuple[Any, tuple[int, int] | None, str | None]] = {}
+        self._owned: int | None = None
+
+    @property
+    def is_project(self) -> bool:
+        """Whether the folder names its classes."""
+        return (self.folder / CLASSES).is_file()
+
+    @property
+    def kind(self) -> str:
+        """`project`, `folder` or `empty`."""
+        return "project" if self.is_project else "folder" if self.pictures() else "empty"
+
+    @property
+    def classes(self) -> tuple[ClassName, ...]:
+        """The project's classes; of a folder that is none yet, those it begins with."""
+        return read_classes(self.folder / CLASSES) if self.is_project else as_classes(USUAL_CLASSES)
+
+    def pictures(self) -> dict[str, Path]:
+        """All pictures by their stems, in order; two of one stem leave a warning."""
+        key = tuple(_stamp(self.folder / name) for name in (".", LIST, PICTURES))
+        with self.lock:
+            if self._listed is None or self._listed[0] != key:
+                self._listed = key, self._find()
+            return self._listed[1]
+
+    def _find(self) -> dict[str, Path]:
+        listed, inside = self.folder / LIST, self.folder / PICTURES
+        if listed.is_file():
+            lines = (line.strip() for line in listed.read_text(encoding="utf-8").splitlines())
+            found = [self.folder / line for line in lines if line]
+        elif inside.is_dir():
+            found = image_files(inside)
+        else:
+            found = image_files(self.folder) if self.folder.is_dir() else []
+        by_stem: dict[str, Path] = {}
+        self.warnings = []
+        for path in found:
+            if by_stem.setdefault(path.stem, path) is not path:
+                self.warnings.append(f"{path.name} is left out: {by_stem[path.stem].name} has the same name.")
+        return dict(sorted(by_stem.items()))
+
+    def picture(self, name: str) -> Path:
+        """The file of a picture; names are looked up and never joined to a path."""
+        path = self.pictures().get(name)
+        if path is None:
+            raise Refusal(404, f"There is no picture called {name[:80]!r} in this folder.")
+        return path
+
+    def history(self, name: str) -> History:
+        """The strokes of a picture."""
+        self.picture(name)
+        with self.lock:
+            if name not in self._histories:
+                self._histories[name] = History(
+                    self.folder / MARKS, name, self.become_project, partial(self._is_marked, name)
+                )
+            return self._histories[name]
+
+    def _is_marked(self, name: str, strokes: Sequence[Stroke]) -> bool:
+        """Whether strokes leave a pixel marked; of very large pictures only whether they mark any."""
+        if not marks_anything(strokes) or all(each.region > 0 for each in strokes):
+            return marks_anything(strokes)
+        size, _ = self.size(self.picture(name))
+        if size is None or size[0] * size[1] > MOST_DRAWN:
+            return True
+        marked = np.zeros(size[::-1], bool)
+        for each in strokes:
+            marked[each.mask(marked.shape)] = each.region > 0
+        return bool(marked.any())
+
+    def marks_kind(self, name: str) -> str:
+        """`strokes`, `map` or `none`."""
+        if any((self.folder / MARKS / f"{name}{ending}").is_file() for ending in MAP_ENDINGS):
+            return "map"
+        return "strokes" if (self.folder / MARKS / f"{name}.json").is_file() else "none"
+
+    def truth(self, name: str) -> Path | None:
+        """A map of the true classes, where there is one."""
+        return self._map(TRUTH, name)
+
+    def applied(self, name: str) -> Path | None:
+        """The map that `apply` wrote."""
+        return self._map(RESULTS, name)
+
+    def is_applied_newer(self, name: str) -> bool:
+        """Whether the result is younger than the marks."""
+        applied = self.applied(name)
+        marks = _stamp(self.folder / MARKS / f"{name}.json")
+        return applied is not None and (marks is None or applied.stat().st_mtime_ns >= marks[0])
+
+    def _map(self, folder: str, name: str) -> Path | None:
+        self.picture(name)
+        endings = (".png",) if folder == RESULTS else MAP_ENDINGS
+        paths = (self.folder / folder / f"{name}{ending}" for ending in endings)
+        return next((path for path in paths if path.is_file()), None)
+
+    def become_project(self) -> None:
+        """Write what a project has: classes, and the list of pictures, which stay where they are."""
+        with self.lock:
+            self._own()
+            if not (self.folder / LIST).is_file() and not (self.folder / PICTURES).is_dir():
+                pictures = self.pictures()
+                for path in pictures.values():
+                    if path.name != path.name.strip() or not path.name.isprintable():
+                        raise Refusal(409, f"Rename {path.name!r}: a picture's name must have no spaces at its ends.")
+                self._write_list([path.name for path in pictures.values()])
+            if not self.is_project:
+                write_classes(self.folder / CLASSES, self.classes)
+            (self.folder / MARKS).mkdir(exist_ok=True)
+
+    def _own(self) -> None:
+        """Let no other server write to the folder; the lock ends with the process."""
+        if self._owned is not None:
+            return
+        if not self.folder.is_dir():
+            self.folder.mkdir(parents=True)
+        check_writable(self.folder)
+        handle = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(handle)
+            raise Refusal(
+                409, "Another shapetailor serve has this folder open and writes to it. Use that one, or stop it."
+            ) from None
+        self._owned = handle
+
+    def close(self) -> None:
+        """Let others write to the folder."""
+        if self._owned is not None:
+            os.close(self._owned)
+            self._owned = None
+
+    def set_classes(self, given: Any) -> None:
+        """Replace the classes; one that is marked somewhere stays."""
+        try:
+            wanted = as_classes(given)
+        except (TypeError, ValueError) as error:
+            raise Refusal(400, f"These classes cannot be used: {error}.") from error
+        with self.lock:
+            gone = {each.value: each.name for each in self.classes} if self.is_project else {}
+            for each in wanted:
+                gone.pop(each.value, None)
+            if gone:
+                self._check_unused(gone)
+            self.become_project()
+            write_classes(self.folder / CLASSES, wanted)
+
+    def _check_unused(self, gone: Mapping[int, str]) -> None:
+        for name in self.pictures():
+            kind = self.marks_kind(name)
+            used: set[int] = set()
+            if kind == "strokes":
+                used = {stroke.region for stroke in self.history(name).strokes}
+            elif kind == "map":
+                ending = next(e for e in MAP_ENDINGS if (self.folder / MARKS / f"{name}{e}").is_file())
+                used = set(read_labels(self.folder / MARKS / f"{name}{ending}").ravel().tolist())
+            for value in used & set(gone):
+                raise Refusal(409, f"{gone[value]} is marked in {name}. Remove these marks first, then the class.")
+
+    def add_picture(self, file_name: str) -> Path:
+        """Check an uploaded picture's name and return where it shall be written."""
+        path = Path(file_name)
+        if path.name != file_name or not file_name.isprintable() or file_name.startswith(".") or "\\" in file_name:
+            raise Refusal(400, "A picture's name must be a plain file name.")
+        if file_name != file_name.strip() or len(os.fsencode(file_name)) > LONGEST_NAME:
+            raise Refusal(400, f"A picture's name has at most {LONGEST_NAME} bytes and no spaces at its ends.")
+        if path.suffix.lower() not in SUFFIXES:
+            known = ", ".join(sorted(each[1:] for each in SUFFIXES))
+            raise Refusal(415, f"{file_name} does not end like a picture; known are {known}.")
+        if path.stem in self.pictures():
+            raise Refusal(409, f"There is a picture called {path.stem} already. Rename the new one.")
+        with self.lock:
+            self._own()
+            plain = not self.is_project and image_files(self.folder) and not (self.folder / PICTURES).is_dir()
+            listed_here = (self.folder / LIST).is_file() and not (self.folder / PICTURES).is_dir()
+            target = self.folder if plain or listed_here else self.folder / PICTURES
+            target.mkdir(exist_ok=True)
+        return target / file_name
+
+    def picture_added(self, path: Path) -> None:
+        """Name a written picture in the list, where there is one."""
+        with self.lock:
+            listed = self.folder / LIST
+            if listed.is_file():
+                lines = listed.read_text(encoding="utf-8").splitlines()
+                self._write_list([*lines, path.relative_to(self.folder).as_posix()])
+            self._listed = None
+
+    def _write_list(self, names: Sequence[str]) -> None:
+        with atomic(self.folder / LIST) as temporary:
+            temporary.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+        self._listed = None
+
+    def size(self, path: Path) -> tuple[tuple[int, int] | None, str | None]:
+        """Width and height by the file's header, or why it cannot be read."""
+        stamp = _stamp(path)
+        known = self._sizes.get(path)
+        if known is None or known[0] != stamp:
+            known = self._sizes[path] = (stamp, *header_size(path))
+        return known[1], known[2]
+
+    def model(self) -> dict[str, Any] | None:
+        """What the taught model says of itself."""
+        path = self.folder / MODEL
+        if not path.is_file():
+            return None
+        when = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+        try:
+            with safe_open(path, framework="numpy") as file:
+                record = json.loads(file.metadata()[ENTRY])["record"]
+        except Exception:  # whatever it is, teaching makes another
+            record = {}
+        keys = ("pictures", "marked_pixels", "fine_tune", "held_out")
+        return {"pictures": [], "marked_pixels": {}} | {k: record[k] for k in keys if k in record} | {"when": when}
+
+    def describe(self, failed: Mapping[str, str]) -> dict[str, Any]:
+        """The whole project, for the page; `failed` are pictures that the last job could not read."""
+        pictures = []
+        for name, path in self.pictures().items():
+            size, error = self.size(path)
+            error = error or failed.get(name)
+            marks, applied = self.marks_kind(name), self.applied(name) is not None
+            state = "failed" if error else "applied" if applied else "untouched" if marks == "none" else "marked"
+            pictures.append(
+                {
+                    "name": name,
+                    "file": path.name,
+                    "state": state,
+                    "marks": marks,
+                    "truth": self.truth(name) is not None,
+                    "width": size[0] if size else None,
+                    "height": size[1] if size else None,
+                    "error": error,
+                }
+            )
+        return {
+            "name": self.folder.name,
+            "folder": str(self.folder),
+            "kind": self.kind,
+            "classes": [each.to_dict() for each in self.classes],
+            "pictures": pictures,
+            "model": self.model(),
+            "warnings": self.warnings,
+        }
+
+
+def header_size(path: Path) -> tuple[tuple[int, int] | None, str | None]:
+    """Read a picture's width and height without decoding it; else None, and why."""
+    try:
+        height, width = read_size(path)
+    except (OSError, ValueError, MemoryError) as error:
+        return None, str(error).removeprefix(f"{path}: ")
+    return (width, height), None
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size

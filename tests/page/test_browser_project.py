@@ -1,0 +1,80 @@
+"""The page in a real browser, with a server for each test: teaching and applying, and a server that is killed."""
+
+import shutil
+
+import pytest
+from browser_tab import BrowserTab, Served, chromium
+from page_folders import named_classes, pictures
+
+from shapetailor.cli import main
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture
+def served(tmp_path, browser):
+    server = Served(named_classes(pictures(tmp_path / "steel", count=2)), tmp_path / "state")
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def tab(browser, served):
+    context = browser.new_context(viewport={"width": 1280, "height": 720})
+    yield BrowserTab(context, served, "p0")
+    context.close()
+
+
+def mark(tab):
+    tab.keys("1")
+    tab.draw((12, 12), (20, 50))
+    tab.keys("2")
+    tab.draw((70, 12), (80, 50))
+
+
+def downloaded(tab, words):
+    """The bytes behind an entry of the menu."""
+    tab.page.click("#downloads summary")
+    with tab.page.expect_download() as started:
+        tab.page.get_by_role("link", name=words).click()
+    return started.value.path().read_bytes()
+
+
+def test_the_page_teaches_and_applies_as_the_command_line_does(tab, served, tmp_path):
+    mark(tab)
+    tab.stored()
+    copy = tmp_path / "copy"
+    shutil.copytree(served.folder, copy)
+    for button, kind in (("#teach", "teach"), ("#apply", "apply")):
+        tab.page.locator(f"{button}:not([disabled])").click()
+        tab.until(f"state.job?.kind === '{kind}' && state.job.state === 'done'")
+    assert main(["teach", str(copy)]) == 0
+    assert main(["apply", str(copy)]) == 0
+    tab.until("painted?.stage === 'applied'")
+    assert (tab.values() == tab.served_values("applied")).all()
+    assert downloaded(tab, "The model") == (copy / "model.safetensors").read_bytes()
+    assert downloaded(tab, "Label map PNG") == (copy / "results" / "p0.png").read_bytes()
+    assert downloaded(tab, "Overlay with legend") == (copy / "results" / "p0.overlay.png").read_bytes()
+    assert downloaded(tab, "Areas of all pictures") == (copy / "results" / "table.csv").read_bytes()
+    assert [each["state"] for each in tab.get("state.project.pictures")] == ["applied", "applied"]
+    assert tab.errors == []
+
+
+def test_what_is_drawn_while_the_server_is_dead_arrives_when_it_is_back(tab, served):
+    tab.keys("1")
+    tab.draw((12, 12), (20, 50))
+    tab.stored()
+    served.kill()
+    tab.until("!state.connected")
+    assert tab.page.locator("#connection").is_visible()
+    tab.keys("2")
+    tab.draw((70, 12), (80, 50))
+    assert tab.get("state.pending.length") == 1
+    served.start()
+    tab.until("state.connected")
+    tab.refined()
+    assert [stroke["region"] for stroke in served.strokes("p0")] == [3, 7]

@@ -1,0 +1,135 @@
+"""Teaching and applying from the page: the same bytes as from the command line, cancelled and resumed."""
+
+import json
+import time
+
+import pytest
+from page_folders import LEFT, RIGHT, named_classes, page, pictures, tab
+
+from shapetailor.cli import main
+from shapetailor.page.jobs import Jobs
+from shapetailor.strokes.files import write_strokes
+from shapetailor.strokes.marks import Stroke
+
+
+def wait(client, *states):
+    """The job, once it is in one of these states."""
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        job = client.get("/api/project").json()["job"]
+        if job["state"] in states:
+            return job
+        time.sleep(0.1)
+    raise AssertionError(job)
+
+
+def files(folder):
+    """What a project holds, less the page's own hidden files."""
+    found = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+
+
+def test_the_page_and_the_command_line_write_the_same_bytes(tmp_path):
+    by_page, by_hand = (named_classes(pictures(tmp_path / name)) for name in ("page", "hand"))
+    (by_hand / "marks").mkdir()
+    for name in ("p0", "p1"):
+        write_strokes(by_hand / "marks" / f"{name}.json", [Stroke.from_dict(LEFT), Stroke.from_dict(RIGHT)])
+    assert main(["teach", str(by_hand)]) == 0
+    assert main(["apply", str(by_hand), "--export", "geojson", "coco", "imagej", "ome-tiff"]) == 0
+
+    with page(by_page) as client:
+        with tab(client) as mine:
+            for name in ("p0", "p1"):
+                mine.draw(name, LEFT)
+                mine.draw(name, RIGHT)
+                mine.draw(name, LEFT)
+                mine.change("undo", name)
+            assert client.post("/api/jobs", json={"kind": "teach"}).status_code == 202
+            heard = mine.until(lambda heard: heard["type"] == "job" and heard["job"]["done"] == 1)
+            assert heard["job"]["text"] == "Learning from p1.png"
+            assert heard["job"]["total"] == 2
+        assert wait(client, "done", "failed")["state"] == "done"
+        assert client.get("/api/project").json()["model"]["pictures"] == ["p0.png", "p1.png"]
+        assert client.post("/api/jobs", json={"kind": "apply"}).status_code == 202
+        assert client.post("/api/jobs", json={"kind": "apply"}).status_code == 409
+        job = wait(client, "done", "failed")
+        assert (job["state"], job["done"], job["total"]) == ("done", 3, 3)
+        assert {each["state"] for each in client.get("/api/project").json()["pictures"]} == {"applied"}
+        kinds = {".png": "labels.png", ".overlay.png": "overlay.png", ".uncertainty.png": "uncertainty.png"}
+        exports = {".geojson": "geojson", ".coco.json": "coco.json", ".ome.tif": "ome.tif"}
+        for ending, kind in (kinds | exports).items():
+            sent = client.get(f"/api/pictures/p2/download/{kind}?source=applied").content
+            expected = (by_hand / "results" / f"p2{ending}").read_bytes()
+            assert sent == expected if kind != "ome.tif" else len(sent) == len(expected), (
+                kind
+            )  # it has an id of its own
+        assert client.get("/api/download/model.safetensors").content == (by_hand / "model.safetensors").read_bytes()
+        assert client.get("/api/download/table.csv").content == (by_hand / "results" / "table.csv").read_bytes()
+        assert client.get("/api/download/results.zip").content[:2] == b"PK"
+        assert client.get("/api/download/project.zip").content[:2] == b"PK"
+
+    exported = (".geojson", ".coco.json", ".rois.zip", ".ome.tif")
+    expected = {name: content for name, content in files(by_hand).items() if not name.endswith(exported)}
+    assert main(["apply", str(by_hand), "--force"]) == 0  # the record of the run names its exports
+    expected["results/apply.json"] = files(by_hand)["results/apply.json"]
+    assert files(by_page) == expected
+
+
+def test_a_cancelled_run_goes_on_where_it_was(taught, tmp_path):
+    import shutil
+
+    folder = tmp_path / "steel"
+    shutil.copytree(taught, folder, ignore=shutil.ignore_patterns("results"))
+    with page(folder) as client, tab(client) as mine:
+        client.post("/api/jobs", json={"kind": "apply"})
+        mine.until(lambda heard: heard["type"] == "job" and heard["job"]["done"] >= 1)
+        assert client.delete("/api/jobs").json()["state"] == "cancelled"
+        done = set(json.loads((folder / "results" / "apply.json").read_text())["done"])
+        assert done
+        client.post("/api/jobs", json={"kind": "apply"})
+        job = wait(client, "done")
+        assert "done before" in job["text"] or done == {"p0", "p1", "p2"}
+    assert files(folder / "results") == files(taught / "results")
+
+
+def test_a_picture_that_cannot_be_read_is_named_after_applying(taught, tmp_path):
+    import shutil
+
+    folder = tmp_path / "steel"
+    shutil.copytree(taught, folder)
+    (folder / "pictures" / "bad.png").write_bytes(b"no picture")
+    with page(folder) as client:
+        client.post("/api/jobs", json={"kind": "apply"})
+        job = wait(client, "done", "failed")
+        assert (job["state"], len(job["failures"])) == ("done", 1)
+        states = {each["name"]: each["state"] for each in client.get("/api/project").json()["pictures"]}
+    assert states == {"bad": "failed", "p0": "applied", "p1": "applied", "p2": "applied"}
+
+
+def test_a_job_that_fails_says_why(tmp_path):
+    folder = named_classes(pictures(tmp_path))
+    with page(folder) as client:
+        with tab(client) as mine:
+            mine.draw("p0", LEFT)
+        client.post("/api/jobs", json={"kind": "teach"})
+        job = wait(client, "done", "failed")
+    assert job["state"] == "failed"
+    assert "at least two classes" in job["text"]
+
+
+def test_fine_tuning_draws_a_curve_of_held_out_figures():
+    jobs = Jobs(lambda job: None)
+    job = {"state": "running", "done": 0, "total": 3, "text": "", "curve": [], "held_out": None}
+    assert jobs._follow(job, "step 40/240: loss 0.3000, held_out_iou 0.8000, 10 s left")
+    assert jobs._follow(job, "step 80/240: loss 0.2000, held_out_iou 0.7000, 10 s left")
+    assert jobs._follow(job, "step 120/240: loss 0.2000, 10 s left")
+    assert not jobs._follow(job, "something else")
+    assert job["curve"] == [[40, 0.8], [80, 0.7]]
+    assert job["held_out"] == {"mean_iou": 0.8}
+    assert (job["done"], job["total"]) == (120, 240)
+
+
+@pytest.mark.parametrize("kind", ["nonsense", None, 5])
+def test_only_teaching_and_applying_are_jobs(tmp_path, kind):
+    with page(named_classes(pictures(tmp_path))) as client:
+        assert client.post("/api/jobs", json={"kind": kind}).status_code == 400
