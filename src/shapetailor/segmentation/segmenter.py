@@ -203,7 +203,7 @@ class Segmenter:
         regions : int, optional
             How many regions; by default as many as are marked.
         init : H×W integers, optional
-            Regions to mend by strokes: they are kept where no stroke says otherwise.
+            Regions to mend: a stroke changes the connected piece of them that it lies in, and nothing else.
         """
         return Session(self, image, regions, init)
 

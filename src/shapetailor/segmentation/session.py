@@ -8,11 +8,12 @@ import numpy as np
 import torch
 from torch.nn.functional import interpolate
 
-from ..arrays import Floats32, Labels
+from ..arrays import Floats32, Labels, Mask
 from ..evolution import Callback, EvolutionConfig
 from ..strokes.marks import Mark, as_mark, partial_labels, rasterise
 from .canvas import Canvas, canvas_of
 from .described import Described, missing
+from .mending import mended, opened
 from .propagation import Scene, Unaided, one_hot
 from .result import Segmentation
 from .starts import ncut_start
@@ -42,7 +43,7 @@ class Session:
         How many regions there are; by default as many as are marked. More than are marked: the others are found among
         what is left.
     init : H×W integers, optional
-        Regions that are kept where no stroke says otherwise, instead of those found without marks.
+        Regions to mend: a stroke changes the connected piece of them that it lies in, and nothing else.
 
     Examples
     --------
@@ -68,20 +69,20 @@ class Session:
         self._described = Described.of(canvas, net, segmenter.device, usage.positions, needs_whole=True)
         self._scene = Scene(self._described.descriptors(), self._described.fine_descriptors(), canvas.values)
         self._unaided: dict[int, Unaided] = {}
-        self._known: tuple[tuple[bytes, int], tuple[Floats32, bool]] | None = None
+        self._known: tuple[tuple[bytes, int], tuple[Floats32, Mask]] | None = None
         self._init = None if init is None else self._checked(init)
         if regions is not None:
             self._without_marks(regions)
 
-    def _checked(self, init: Any) -> Labels:
-        """Regions to mend, on the canvas."""
+    def _checked(self, init: Any) -> tuple[Labels, Labels]:
+        """Regions to mend, as given and on the canvas."""
         canvas, labels = self._described.canvas, partial_labels(init, "init")
         posed = canvas.labels_in(labels, "init")
         if (posed if canvas.inside is None else posed[canvas.inside]).min() < 0:
             raise ValueError("init must give every pixel of the picture a region from 0 on; got some without")
         if self.regions is not None and posed.max() >= self.regions:
             raise ValueError(f"init names region {posed.max()}, but {self.regions} regions are numbered from 0")
-        return posed
+        return labels, posed
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -131,19 +132,25 @@ class Session:
         if (marks < 0).all():
             raise ValueError("nothing is marked; add a stroke, or use Segmenter.segment")
         canvas = self._described.canvas
-        named = int(marks.max()) if self._init is None else max(int(marks.max()), int(self._init.max()))
+        named = int(marks.max()) if self._init is None else max(int(marks.max()), int(self._init[1].max()))
         count = self.regions or named + 1
         fixed = canvas.marks_in(marks, "marks")
-        u, agreed = self._probabilities(fixed, count)
+        u, movable = self._probabilities(fixed, count)
         labels, energy, converged = canvas.masked(u.argmax(axis=0)), list[float](), False
-        if refine and not agreed:  # unaided regions are refined already
+        refine = refine and bool(movable.any())
+        if refine:
             config = evolution or self.segmenter.usage.near
-            held = np.where((fixed < 0) & (_uncertainty(u) < CERTAIN), labels, fixed)
+            held = np.where(
+                (fixed < 0) & movable & (_uncertainty(u) >= CERTAIN), -1, np.where(fixed < 0, labels, fixed)
+            )
             run, labels = self._described.evolve(labels, config, held, min_share, callback)
             energy, converged = run.energy, run.converged
         wide, unsure = enlarged(u, canvas), enlarged(_uncertainty(u)[None], canvas)[0]
-        planes = enlarged(one_hot(labels, count), canvas) if refine and not agreed else wide
+        planes = enlarged(one_hot(labels, count), canvas) if refine else wide
         full = planes.argmax(axis=0)
+        if self._init is not None:  # what was given stays to the pixel
+            given, posed = self._init
+            full = np.where(canvas.labels_out(movable) & (full != canvas.labels_out(posed)), full, given)
         full = np.where(marks >= 0, marks, full)
         if canvas.valid is not None:
             full = np.where(canvas.valid, full, -1)
@@ -159,19 +166,27 @@ class Session:
             uncertainty=unsure,
         )
 
-    def _probabilities(self, fixed: Labels, count: int) -> tuple[Floats32, bool]:
-        """As of `Scene.probabilities`; kept until the marks change."""
+    def _probabilities(self, fixed: Labels, count: int) -> tuple[Floats32, Mask]:
+        """How likely each region is, (K, h, w), and where boundaries may move (h, w); kept until the marks change."""
         key = fixed.tobytes(), count
         if self._known is None or self._known[0] != key:
-            self._known = key, self._scene.probabilities(fixed, count, self._without_marks(count))
+            self._known = key, self._propagated(fixed, count)
         return self._known[1]
+
+    def _propagated(self, fixed: Labels, count: int) -> tuple[Floats32, Mask]:
+        unaided = self._without_marks(count)
+        if self._init is None:
+            u, agreed = self._scene.probabilities(fixed, count, unaided)
+            return u, np.full(fixed.shape, not agreed)  # unaided regions are refined already
+        pieces = opened(fixed, unaided.labels)
+        return mended(self._scene, fixed, unaided, pieces, count), pieces > 0
 
     def _without_marks(self, count: int) -> Unaided:
         """The regions that are found without marks; kept for each number of regions."""
         if count not in self._unaided:
             labels = np.zeros(self._described.canvas.values.shape[1:], np.int64)
             if self._init is not None:
-                labels = self._init
+                labels = self._init[1]
             elif count > 1:
                 inside, rng = self._described.canvas.inside, np.random.default_rng(0)
                 start = ncut_start(self._described.descriptors(), count, rng, inside)
