@@ -1,4 +1,4 @@
-"""Regions that were given, mended by strokes: a stroke changes the connected piece that it lies in, and nothing else."""
+"""Given regions, mended by strokes: a stroke changes the connected piece that it lies in, and nothing else."""
 
 from __future__ import annotations
 
