@@ -110,4 +110,4 @@ def _on_grid(pieces: Ints, grid: tuple[int, int]) -> Ints:
     found = counts.argmax(axis=0)
     for number in np.setdiff1d(np.arange(1, len(counts)), found):
         found.flat[int(counts[number].argmax())] = number
-    return found
+    return np.asarray(found, np.int64)

@@ -30,9 +30,9 @@ SHARPNESS, POWER = 20.0, 4
 DISTINCT = 0.9
 #: Most hypotheses, and most clusters that are grouped.
 MOST_HYPOTHESES, MOST_CLUSTERS = 200, 12
-#: Readings that strokes choose among, at most; how much more the first weighs, the share of strokes that lie wrong, and
-#: what a stroke in the middle of its region is worth.
-MOST_READINGS, FIRST, SLIP, MIDDLE = 60, 2.0, 0.05, 10.0
+#: Readings that strokes choose among, at most; how much more the first weighs, and what a stroke is worth in the middle
+#: of its region and outside of it.
+MOST_READINGS, FIRST, MIDDLE, WRONG = 60, 2.0, 10.0, 1e3
 #: Cells along a side on which hypotheses are compared.
 CELLS = 32
 
@@ -65,7 +65,7 @@ def second_opinions(
     """
     cells = np.ix_(*(np.linspace(0, n - 1, min(n, CELLS)).round().astype(int) for n in first.shape))
     seen = first[cells].ravel()
-    small = descriptors[(slice(None), *cells)]
+    small = descriptors[:, cells[0], cells[1]]
     maps = np.stack([seen, *(each.labels(small).ravel() for each in hypotheses)])[:, seen >= 0]
     alike = coverings(maps)[:, 1:] ** POWER
     weights = np.array([each.weight for each in hypotheses])
@@ -85,8 +85,9 @@ def second_opinions(
 class Readings:
     """All that a picture may be meant to be, for strokes to choose among: its first regions and other hypotheses.
 
-    A reading with its regions named explains strokes if each lies in the region of its name, and if one of each
-    region's strokes is deep in it: people begin in the middle of what they mean.
+    A reading with its regions named explains strokes if each lies in the region of its name, and the better the deeper
+    it lies in it: people begin in the middle of what they mean. Further strokes are corrections and lie anywhere: then
+    the first regions are taken, and the strokes change them.
 
     Parameters
     ----------
@@ -111,14 +112,13 @@ class Readings:
 
         Strokes have a region each (P,) and weigh cells (P, n), 1 in all.
         """
+        if len(np.unique(region)) < len(region):
+            return None
         hot = (self.maps[:, None] == np.arange(count)[:, None]).reshape(-1, weight.shape[1])
-        inside = weight @ hot.T.astype(np.float32)
-        lies = np.log(SLIP + (1 - SLIP) * inside.reshape(len(weight), len(self.maps), count))
-        deep = (weight @ self.depth.T)[:, :, None] * inside.reshape(lies.shape)
+        inside = (weight @ hot.T.astype(np.float32)).reshape(len(weight), len(self.maps), count)
         support = np.zeros((len(self.maps), count, count))  # (reading, name, region)
-        for name in np.unique(region):
-            mine = region == name
-            support[:, name] = lies[mine].sum(axis=0) + MIDDLE * deep[mine].max(axis=0)
+        deep = (weight @ self.depth.T)[:, :, None]
+        support[:, region] = np.where(inside < 0.5, -WRONG, MIDDLE * deep).transpose(1, 0, 2)
         total = [each[linear_sum_assignment(each, maximize=True)].sum() for each in support]
         best = int(np.argmax(self.prior + total))
         return self.hypotheses[best - 1] if best else None

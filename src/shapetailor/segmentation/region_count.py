@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -20,26 +21,26 @@ SEPARATION = 8.0
 CELLS, LAG, WINDOW = 64, 3, 7
 #: What a cut into K parts is judged by; each with the range it was learnt in.
 MEASURES = {
-    "log of 1 − the K-th eigenvalue": (-6.908, -0.125),
-    "log of 1 − the next": (-6.858, -0.104),
-    "log of the least separation of two parts": (0.69, 4.726),
+    "log of 1 − the K-th eigenvalue": (-6.908, -0.118),
+    "log of 1 − the next": (-6.860, -0.103),
+    "log of the least separation of two parts": (0.683, 4.779),
     "share of cells unlike most around them": (0.0, 0.401),
     "log K": (0.0, 2.773),
-    "log of the smallest part's share": (-6.445, 0.0),
-    "log of the contrast along boundaries": (0.269, 1.884),
-    "log of the least part's contrast": (-0.41, 1.834),
-    "boundary length for each part": (0.0, 3.974),
+    "log of the smallest part's share": (-6.526, 0.0),
+    "log of the contrast along boundaries": (0.268, 1.900),
+    "log of the least part's contrast": (-0.412, 1.840),
+    "boundary length for each part": (0.0, 3.962),
 }
 #: Four hidden units score a cut by these, ``OUT · tanh(IN m + BIAS)``; learnt by `studies/learn_number.py`.
 IN = np.array(
     [
-        [-0.672, 1.240, 1.084, -30.791, 0.688, -0.455, -4.921, 4.486, 0.804],
-        [0.923, 0.320, -3.449, -7.336, 0.438, 0.623, 3.821, -1.406, -0.116],
-        [-0.866, -0.843, 2.292, 6.419, -0.710, -0.010, -0.758, 1.575, -0.039],
-        [-0.031, -1.104, 0.269, 16.737, 0.108, 0.183, 1.933, -2.823, -1.291],
+        [-0.542, -0.590, 1.288, -3.420, -0.929, 0.203, -0.095, 1.225, -0.271],
+        [0.789, 0.253, -2.793, 4.559, 0.360, 0.536, 3.052, -0.727, 0.201],
+        [-0.075, 0.947, -0.043, -23.570, -0.190, -0.186, -1.537, 1.878, 1.128],
+        [0.896, -1.162, -1.272, 31.268, -1.349, 0.582, 5.013, -3.957, -1.079],
     ]
 )
-BIAS, OUT = np.array([-2.250, 11.588, -9.868, -4.201]), np.array([1.841, -1.889, 1.417, -2.127])
+BIAS, OUT = np.array([-4.323, 8.800, 2.875, 5.123]), np.array([1.598, -1.767, 2.233, -1.929])
 
 
 def auto_start(
@@ -62,24 +63,26 @@ def numbers(
     descriptors: Array, kmax: int, inside: Mask | None = None, rng: np.random.Generator | None = None
 ) -> list[Hypothesis]:
     """Return a hypothesis for each number of regions from 1 to `kmax`, weighted by how likely it is, 1 in all."""
-    rng = rng or np.random.default_rng(0)
+    found = list(measured_cuts(descriptors, kmax, inside, rng or np.random.default_rng(0)))
+    low, high = np.array(list(MEASURES.values())).T
+    scores = np.array([OUT @ np.tanh(IN @ np.clip(measured, low, high) + BIAS) for _, measured in found])
+    likely = np.exp(scores - scores.max())
+    likely /= likely.sum()
+    return [Hypothesis(means, np.arange(len(means)), w) for (means, _), w in zip(found, likely.tolist(), strict=True)]
+
+
+def measured_cuts(
+    descriptors: Array, kmax: int, inside: Mask | None, rng: np.random.Generator
+) -> Iterator[tuple[Floats, Floats]]:
+    """Yield for each number of parts from 1 to `kmax` the parts' mean descriptors (K, D), and the cut's `MEASURES`."""
     cells, known = _cells(descriptors, inside)
     points = block_means(cells, kmax, GRID, known)
-    size = float(np.square(points).sum(axis=1).mean())
-    one = Hypothesis(points.mean(axis=0)[None], np.zeros(1, np.int64), 1.0)
-    if kmax == 1 or size == 0:
-        return [one]
+    size = float(np.square(points).sum(axis=1).mean()) or 1.0
     values, vectors = leading(affinities(points, SIGMA2 * size), min(kmax + 1, len(points)))
-    found, scores = [], []
-    for count in range(1, len(values)):
+    for count in range(1, min(kmax, max(1, len(points) - 1)) + 1):
         clusters = cut_by(vectors[:, :count], rng)
         means = region_means(points.T[:, None], clusters[None], count)
-        labels = np.where(known, assign(cells, means), -1)
-        measured = np.clip(measures(cells, labels, values), *np.array(list(MEASURES.values())).T)
-        scores.append(float(OUT @ np.tanh(IN @ measured + BIAS)))
-        found.append(Hypothesis(means, np.arange(count), 0.0))
-    likely = np.exp(np.array(scores) - max(scores, default=0.0))
-    return [each._replace(weight=w) for each, w in zip(found, (likely / likely.sum()).tolist(), strict=True)] or [one]
+        yield means, measures(cells, np.where(known, assign(cells, means), -1), values)
 
 
 def measures(cells: Floats32, labels: Labels, values: Floats) -> Floats:

@@ -182,17 +182,17 @@ class Segmenter:
         score, others = None, list[Opinion]()
         if given is None:
             rng, whole = np.random.default_rng(seed), described.descriptors()
-            given, found = _start(whole, count, start, rng, canvas.inside)
+            given, chosen = _start(whole, count, start, rng, canvas.inside)
             given = canvas.masked(given)
             if alternatives:
                 ways = groupings(whole, count, canvas.inside) if count else numbers(whole, MOST_REGIONS, canvas.inside)
                 score, others = second_opinions(whole, given, ways, alternatives)
-            count = found
+            count = chosen
         if not described.averaged:  # descriptors of all pixels are the largest thing there is
             described = replace(described, whole=None)
 
-        def finished(start: Labels, count: int, callback: Callback | None = None, **more: Any) -> Segmentation:
-            run, labels = described.evolve(start, config, fixed, min_share, callback)
+        def finished(begin: Labels, count: int, callback: Callback | None = None, **more: Any) -> Segmentation:
+            run, labels = described.evolve(begin, config, fixed, min_share, callback)
             full = canvas.labels_out(labels)
             if marks is not None:
                 full = np.where((marks >= 0) & (full >= 0), marks, full)

@@ -152,7 +152,9 @@ class Session:
         full = planes.argmax(axis=0)
         if self._init is not None:  # what was given stays to the pixel
             given, posed = self._init
-            full = np.where(canvas.labels_out(movable) & (full != canvas.labels_out(posed)), full, given)
+            full = np.where(
+                (canvas.labels_out(movable.astype(np.int64)) > 0) & (full != canvas.labels_out(posed)), full, given
+            )
         full = np.where(marks >= 0, marks, full)
         if canvas.valid is not None:
             full = np.where(canvas.valid, full, -1)
