@@ -50,10 +50,10 @@ def states(segmenter: Segmenter, sample: Sample, seed: int) -> list[tuple[torch.
             mark(marks, truth, spot)
         fixed = canvas.marks_in(marks, "marks")
         hot = (fixed == np.arange(count)[:, None, None]).astype(np.float32)
-        strokes = scene._prototypes(pooled(hot, scene.grid), unaided)
+        strokes = scene.prototypes(pooled(hot, scene.grid))
         sure = np.flatnonzero(shares.max(axis=0) == 1)
         cells = rng.choice(sure, min(CELLS, len(sure)), replace=False)
-        evidence = scene._evidence(strokes, unaided)[:, cells]
+        evidence = scene.evidence(strokes, unaided)[:, cells]
         target = shares[:, cells].argmax(axis=0)
         found.append((torch.from_numpy(evidence), torch.from_numpy(strokes.region), torch.from_numpy(target)))
     return found

@@ -46,12 +46,21 @@ def spectrum(points: Floats, count: int, sigma2: float) -> tuple[Floats, Floats]
     The greatest is 1. As many are 1 as the graph has parts without a link; as many are near 1 as it has parts that hang
     together by little.
     """
+    return leading(affinities(points, sigma2), min(count, len(points)))
+
+
+def affinities(points: Floats, sigma2: float) -> Floats:
+    """Return the affinities ``exp(−‖F_p − F_q‖² / sigma2)`` of all pairs of (P, D) points."""
     norm = np.square(points).sum(axis=1)
     distance = np.maximum(norm[:, None] + norm - 2.0 * (points @ points.T), 0.0)
-    affinity = np.exp(-distance / sigma2)
+    affinity: Floats = np.exp(-distance / sigma2)
+    return affinity
+
+
+def leading(affinity: Floats, count: int) -> tuple[Floats, Floats]:
+    """Return the `count` greatest eigenvalues of an affinity normalised by its degrees, and their vectors."""
     degree = np.sqrt(affinity.sum(axis=1))
-    affinity /= degree[:, None] * degree
-    values, vectors = _leading(affinity, min(count, len(points)))
+    values, vectors = _leading(affinity / (degree[:, None] * degree), count)
     return values[::-1], vectors[:, ::-1]
 
 

@@ -8,6 +8,7 @@ import pytest
 from gallery import TURNS
 from shapetailor import Segmenter, Stroke, metrics
 from shapetailor.datasets import mosaic, texture
+from shapetailor.segmentation.mending import opened
 from shapetailor.segmentation.propagation import walk
 
 
@@ -140,16 +141,42 @@ def test_a_large_picture_is_answered_at_its_size(segmenter):
     assert np.mean(labels != (np.arange(600) >= 300)) < 0.01
 
 
-def test_given_regions_are_kept_where_no_stroke_says_otherwise(segmenter, sample):
+@pytest.fixture(scope="module")
+def classified(sample):
+    """The true regions, but region 1 was taken for region 2; and a stroke that says so."""
     truth = sample.truths[0]
     rows, columns = np.nonzero(truth == 1)
     middle = len(rows) // 2
-    wrong = np.where(truth == 1, 2, truth)  # region 1 was taken for region 2
+    return np.where(truth == 1, 2, truth), Stroke(1, [(int(columns[middle]), int(rows[middle]))], radius=3)
+
+
+@pytest.mark.parametrize("refine", [False, True])
+def test_given_regions_are_kept_where_no_stroke_says_otherwise(segmenter, sample, classified, refine):
+    truth, (wrong, stroke) = sample.truths[0], classified
     session = segmenter.open(sample.image, regions=3, init=wrong)
-    session.add(Stroke(1, [(int(columns[middle]), int(rows[middle]))], radius=3))
-    mended = session.result().labels
-    assert np.mean(mended[truth == 1] == 1) > 0.6
-    assert np.mean(mended[truth != 1] == truth[truth != 1]) > 0.75
+    session.add(stroke)
+    mended = session.result(refine).labels
+    assert np.mean(mended[truth == 1] == 1) > 0.8
+    assert np.mean(mended[truth == 2] == 2) > 0.97
+    np.testing.assert_array_equal(mended[truth == 0], 0)
+
+
+def test_given_regions_that_no_stroke_contradicts_are_the_result(segmenter, sample, classified):
+    wrong, stroke = classified
+    session = segmenter.open(sample.image, regions=3, init=wrong)
+    session.add(Stroke(2, stroke.points, stroke.radius))
+    np.testing.assert_array_equal(session.result().labels, wrong)
+
+
+def test_a_brush_that_slips_over_an_edge_opens_no_other_piece():
+    given = np.zeros((9, 12), int)
+    given[:, 6:] = 1
+    marks = np.full(given.shape, -1)
+    marks[2:6, 5:12] = 0
+    assert set(np.unique(opened(marks, given)[:, 6:])) == {1}
+    marks[2:6, 5:12] = 2
+    marks[3:6, 5] = -1  # one pixel of 25 lies in the other piece
+    assert not opened(marks, given)[:, :6].any()
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ from . import starts
 CELLS, LONGEST, TILE = 128, 12, 8
 #: Numbers of parts of the normalised cuts, and dimension of the spectral embedding.
 CUTS, EMBEDDING = (2, 3, 4, 5, 7), 7
+GATE, REACH = 0.0, 0.1
 #: Screening of marked cells and pixels: they keep their region.
 MARKED = 1e3
 #: On pixels: screening, weight of changes of colour, least conductance.
@@ -126,8 +127,8 @@ class Scene:
         """
         hot = one_hot(marks, count)
         shares = pooled(hot, self.grid)
-        found = self._prototypes(shares, unaided)
-        claims = self._evidence(found, unaided) @ np.array(list(EVIDENCE.values()), np.float32)
+        found = self.prototypes(_with_unmarked(shares, unaided, self.cuts))
+        claims = self.claims(found, unaided)
         best = np.full((count, claims.shape[1]), -60.0, np.float32)
         for region, claim in zip(found.region, claims, strict=True):
             best[region] = np.maximum(best[region], claim)
@@ -141,17 +142,27 @@ class Scene:
         same = np.where(marks >= 0, hot, one_hot(agreed[unaided.labels], count))
         return ((same + likely) / 2).astype(np.float32), True
 
-    def _prototypes(self, shares: Floats32, unaided: Unaided) -> Prototypes:
-        """Take connected strokes apart; regions without a stroke get one, deep in what nobody has marked."""
+    def prototypes(self, shares: Floats32) -> Prototypes:
+        """Take connected strokes apart; `shares` (K, h, w) say how much of a cell is marked."""
         masks, regions = [], []
-        for region, share in enumerate(_with_unmarked(shares, unaided, self.cuts)):
+        for region, share in enumerate(shares):
             for mask in _strokes(share > 0):
                 masks.append((mask * np.maximum(share, 1e-3)).ravel())
                 regions.append(region)
         weight = np.array(masks, np.float32)
         return Prototypes(np.array(regions), weight / weight.sum(axis=1, keepdims=True), weight > 0)
 
-    def _evidence(self, found: Prototypes, unaided: Unaided) -> Floats32:
+    def claims(self, found: Prototypes, unaided: Unaided) -> Floats32:
+        """How much each prototype claims each cell, (P, n)."""
+        evidence = self.evidence(found, unaided)
+        claims: Floats32 = evidence @ np.array(list(EVIDENCE.values()), np.float32)
+        if GATE:
+            away = _distances(found.weight @ self.place.T, self.place)
+            sure = np.maximum(evidence[:, :, 9], 0.02) ** GATE
+            claims = claims + np.log(sure + (1 - sure) * np.exp(-np.square(away / REACH) / 2))
+        return claims
+
+    def evidence(self, found: Prototypes, unaided: Unaided) -> Floats32:
         """Return what speaks for each prototype at each cell, (P, n, F)."""
         region, weight, marked = found
         out: list[Floats32] = []
@@ -216,8 +227,9 @@ class Scene:
             away.append(cost.reshape(size))
         return spread(np.array(away, np.float32), self.grid).reshape(len(away), -1)
 
-    def _on_cells(self, prior: Floats32, shares: Floats32, unaided: Unaided) -> Floats32:
-        conductances = [
+    def conductances(self, unaided: Unaided) -> tuple[Floats, Floats]:
+        """Conductances between cells, to the right and down."""
+        across, down = (
             np.exp(
                 -BY_FIRST * self.steps[0][axis] ** 2
                 - BY_SECOND * self.steps[1][axis] ** 2
@@ -226,17 +238,29 @@ class Scene:
             )
             + FLOOR
             for axis in (0, 1)
-        ]
-        most = shares.max(axis=0)
-        held = np.where(most >= 0.5, MARKED, np.where(most > 0, most, SCREENING))
-        winner = (shares == most) & (shares > 0)
-        target = np.where(most > 0, winner / np.maximum(winner.sum(axis=0), 1), prior)
-        return walk(target, held, (conductances[0], conductances[1]), 1e-4)
+        )
+        return across, down
+
+    @property
+    def pixel_conductances(self) -> tuple[Floats, Floats]:
+        """Conductances between pixels, to the right and down."""
+        across, down = (np.exp(-PIXEL_COLOUR * steps) + PIXEL_FLOOR for steps in self.pixel_steps)
+        return across, down
+
+    def _on_cells(self, prior: Floats32, shares: Floats32, unaided: Unaided) -> Floats32:
+        return walk(*held(prior, shares), self.conductances(unaided), 1e-4)
 
     def _on_pixels(self, u: Floats32, hot: Floats32, marked: Mask) -> Floats32:
-        across, down = (np.exp(-PIXEL_COLOUR * steps) + PIXEL_FLOOR for steps in self.pixel_steps)
         target = np.where(marked, hot, spread(u, self.size))
-        return walk(target, np.where(marked, MARKED, PIXEL_SCREENING), (across, down), 1e-3)
+        return walk(target, np.where(marked, MARKED, PIXEL_SCREENING), self.pixel_conductances, 1e-3)
+
+
+def held(prior: Floats32, shares: Floats32) -> tuple[Floats, Floats]:
+    """What the walk on cells aims at, (K, h, w), and how strongly: marks where there are some."""
+    most = shares.max(axis=0)
+    winner = (shares == most) & (shares > 0)
+    target = np.where(most > 0, winner / np.maximum(winner.sum(axis=0), 1), prior)
+    return target, np.where(most >= 0.5, MARKED, np.where(most > 0, most, SCREENING))
 
 
 def pooled(planes: Array, size: tuple[int, int]) -> Floats32:

@@ -1,47 +1,156 @@
-"""How many regions a picture has: weakly linked parts of its affinity graph, those that are alike merged."""
+"""How many regions a picture has: normalised cuts into 1 to 16 parts, judged by nine measures, those alike merged."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+import torch
+from torch.nn.functional import adaptive_avg_pool2d, avg_pool2d
 
-from ..arrays import Array, Floats, Ints, Mask
-from ..clustering import ROUNDING, cut_by, spectrum
+from ..arrays import Array, Floats, Floats32, Ints, Labels, Mask
+from ..clustering import ROUNDING, affinities, cut_by, leading
 from ..labels import relabel
-from .starts import SIGMA2, block_means, spread
+from .opinions import Hypothesis
+from .starts import GRID, SIGMA2, assign, block_means, region_means
 
 #: Least distance of two regions, see `merge_alike`.
 SEPARATION = 8.0
-#: Parts of the graph whose eigenvalue is at least this are regions of their own.
-LINKED = 0.99
+#: Cells along a side on which cuts are judged; how far apart cells are compared, and the window of stray cells.
+CELLS, LAG, WINDOW = 64, 3, 7
+#: What a cut into K parts is judged by; each with the range it was learnt in.
+MEASURES = {
+    "log of 1 − the K-th eigenvalue": (-6.908, -0.118),
+    "log of 1 − the next": (-6.860, -0.103),
+    "log of the least separation of two parts": (0.683, 4.779),
+    "share of cells unlike most around them": (0.0, 0.401),
+    "log K": (0.0, 2.773),
+    "log of the smallest part's share": (-6.526, 0.0),
+    "log of the contrast along boundaries": (0.268, 1.900),
+    "log of the least part's contrast": (-0.412, 1.840),
+    "boundary length for each part": (0.0, 3.962),
+}
+#: Four hidden units score a cut by these, ``OUT · tanh(IN m + BIAS)``; learnt by `studies/learn_number.py`.
+IN = np.array(
+    [
+        [-0.542, -0.590, 1.288, -3.420, -0.929, 0.203, -0.095, 1.225, -0.271],
+        [0.789, 0.253, -2.793, 4.559, 0.360, 0.536, 3.052, -0.727, 0.201],
+        [-0.075, 0.947, -0.043, -23.570, -0.190, -0.186, -1.537, 1.878, 1.128],
+        [0.896, -1.162, -1.272, 31.268, -1.349, 0.582, 5.013, -3.957, -1.079],
+    ]
+)
+BIAS, OUT = np.array([-4.323, 8.800, 2.875, 5.123]), np.array([1.598, -1.767, 2.233, -1.929])
 
 
 def auto_start(
-    descriptors: Array,
-    kmax: int,
-    rng: np.random.Generator,
-    inside: Mask | None = None,
-    threshold: float = SEPARATION,
-    grid: int = 32,
+    descriptors: Array, kmax: int, rng: np.random.Generator, inside: Mask | None = None, threshold: float = SEPARATION
 ) -> Ints:
-    """Return starting regions 0..K−1 with K chosen, 1 to `kmax`: a normalised cut into weakly linked parts.
+    """Return starting regions 0..K−1 with K chosen, 1 to `kmax`: the likeliest of `numbers`.
 
-    A graph falls into as many parts as its normalised affinity has eigenvalues of 1, and parts that hang together by
-    little have eigenvalues near 1: `LINKED` says how near. Of the regions that this gives, those whose descriptors are
-    alike are merged (`merge_alike`), such as the two ends of a gradual change. Pixels that are not inside get −1.
+    Of the regions that this gives, those whose descriptors are alike are merged (`merge_alike`), such as the two ends
+    of a gradual change. Pixels that are not inside get −1.
     """
-    points = block_means(descriptors, kmax, grid, inside)
-    size = float(np.square(points).sum(axis=1).mean())
-    if kmax == 1 or size == 0:
-        return np.zeros(descriptors.shape[1:], np.int64)
-    values, vectors = spectrum(points, kmax, SIGMA2 * size)
-    clusters = cut_by(vectors[:, : max(1, int((values >= LINKED).sum()))], rng)
-    labels = spread(descriptors, points, clusters)
+    best = max(numbers(descriptors, kmax, inside, rng), key=lambda each: each.weight)
+    labels = best.labels(descriptors)
     if inside is None:
         return relabel(merge_alike(descriptors, labels, threshold))[0]
     labels = merge_alike(descriptors, np.where(inside, labels, -1), threshold)
     return np.where(inside, np.searchsorted(np.unique(labels[inside]), labels), -1)
+
+
+def numbers(
+    descriptors: Array, kmax: int, inside: Mask | None = None, rng: np.random.Generator | None = None
+) -> list[Hypothesis]:
+    """Return a hypothesis for each number of regions from 1 to `kmax`, weighted by how likely it is, 1 in all."""
+    found = list(measured_cuts(descriptors, kmax, inside, rng or np.random.default_rng(0)))
+    low, high = np.array(list(MEASURES.values())).T
+    scores = np.array([OUT @ np.tanh(IN @ np.clip(measured, low, high) + BIAS) for _, measured in found])
+    likely = np.exp(scores - scores.max())
+    likely /= likely.sum()
+    return [Hypothesis(means, np.arange(len(means)), w) for (means, _), w in zip(found, likely.tolist(), strict=True)]
+
+
+def measured_cuts(
+    descriptors: Array, kmax: int, inside: Mask | None, rng: np.random.Generator
+) -> Iterator[tuple[Floats, Floats]]:
+    """Yield for each number of parts from 1 to `kmax` the parts' mean descriptors (K, D), and the cut's `MEASURES`."""
+    cells, known = _cells(descriptors, inside)
+    points = block_means(cells, kmax, GRID, known)
+    size = float(np.square(points).sum(axis=1).mean()) or 1.0
+    values, vectors = leading(affinities(points, SIGMA2 * size), min(kmax + 1, len(points)))
+    for count in range(1, min(kmax, max(1, len(points) - 1)) + 1):
+        clusters = cut_by(vectors[:, :count], rng)
+        means = region_means(points.T[:, None], clusters[None], count)
+        yield means, measures(cells, np.where(known, assign(cells, means), -1), values)
+
+
+def measures(cells: Floats32, labels: Labels, values: Floats) -> Floats:
+    """Return the `MEASURES` of a cut of (D, h, w) cells; negative labels are outside the picture."""
+    present = np.unique(labels[labels >= 0])
+    moments = [_moments_of(cells[:, labels == i]) for i in present]
+    apart = [_separation(a, b) for i, a in enumerate(moments) for b in moments[:i]]
+    count = len(moments)
+    across, overall = _contrasts(cells, labels, present)
+    area = np.array([each.area for each in moments])
+    rows, columns = labels.shape
+    changes = sum(np.count_nonzero((a != b) & (a >= 0) & (b >= 0)) for a, b in _neighbours(labels, 1))
+    return np.array(
+        [
+            np.log(1 - values[count - 1] + 1e-3),
+            np.log(1 - values[min(count, len(values) - 1)] + 1e-3),
+            np.log(max(min(apart, default=50.0), 0.1)),
+            _stray(labels, present),
+            np.log(count),
+            np.log(area.min() / area.sum()),
+            np.log(overall),
+            np.log(max(min(across, default=3.0), 0.1)),
+            changes / np.sqrt(rows * columns) / count,
+        ]
+    )
+
+
+def _cells(descriptors: Array, inside: Mask | None) -> tuple[Floats32, Mask]:
+    """Pool descriptors (D, H, W) to cells, and say which of them are inside the picture."""
+    height, width = descriptors.shape[1:]
+    scale = min(1.0, CELLS / max(height, width))
+    size = (max(1, round(scale * height)), max(1, round(scale * width)))
+    planes = torch.from_numpy(np.ascontiguousarray(descriptors, np.float32))
+    if inside is None:
+        return adaptive_avg_pool2d(planes, size).numpy(), np.ones(size, bool)
+    weight = torch.from_numpy(inside.astype(np.float32))[None]
+    share = adaptive_avg_pool2d(weight, size)
+    means = adaptive_avg_pool2d(planes * weight, size) / share.clamp_min(1e-6)
+    return means.numpy(), share[0].numpy() > 0
+
+
+def _neighbours(planes: Array, lag: int) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """Pairs of (..., h, w) that are `lag` cells apart, down and to the right."""
+    return (planes[..., lag:, :], planes[..., :-lag, :]), (planes[..., lag:], planes[..., :-lag])
+
+
+def _contrasts(cells: Floats32, labels: Labels, present: Ints) -> tuple[list[float], float]:
+    """How much descriptors change over boundaries, in units of what they change inside: of each part, and overall."""
+    inner, total, number = np.zeros(2), np.zeros(len(present)), np.zeros(len(present))
+    for (a, b), (p, q) in zip(_neighbours(labels, LAG), _neighbours(cells, LAG), strict=True):
+        change = np.sqrt(np.square(p - q).sum(axis=0))
+        known, over = (a >= 0) & (b >= 0), (a != b) & (a >= 0) & (b >= 0)
+        inner += change[known & ~over].sum(), np.count_nonzero(known & ~over)
+        for side in (a, b):
+            at = np.searchsorted(present, side[over])
+            total += np.bincount(at, change[over], len(present))
+            number += np.bincount(at, minlength=len(present))
+    unit = max(inner[0] / max(inner[1], 1), 1e-9)
+    overall = total.sum() / number.sum() / unit if number.any() else 3.0
+    return [t / n / unit for t, n in zip(total, number, strict=True) if n], max(overall, 0.1)
+
+
+def _stray(labels: Labels, present: Ints) -> float:
+    """The share of cells whose part is not the most frequent one around them."""
+    hot = torch.from_numpy((labels == present[:, None, None]).astype(np.float32))
+    around = avg_pool2d(hot, WINDOW, 1, WINDOW // 2, count_include_pad=False).numpy().argmax(axis=0)
+    known = labels >= 0
+    return float(np.mean(present[around][known] != labels[known]))
 
 
 class _Moments(NamedTuple):
@@ -93,5 +202,5 @@ def _separation(a: _Moments, b: _Moments) -> float:
     floor = ROUNDING**2 * float(a.mean @ a.mean + b.mean @ b.mean)
     if square <= floor:
         return 0.0
-    spread = float(step @ (a.scatter / a.area + b.scatter / b.area) @ step) / square
-    return square / max(spread, floor)
+    width = float(step @ (a.scatter / a.area + b.scatter / b.area) @ step) / square
+    return square / max(width, floor)

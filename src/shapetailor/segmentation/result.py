@@ -51,6 +51,11 @@ class Segmentation:
         Of the final regions, where they were asked for.
     probabilities, uncertainty : ndarray, (K, H, W) and (H, W), optional
         How likely each region is, and where two are nearly equally likely (1) or one is certain (0): with marks.
+    alternatives : tuple of Segmentation
+        Other regions that the picture may be meant to have, unlike these and each other, the likeliest first; as many
+        as were asked for, or as there are.
+    score : float, optional
+        How likely these regions are among them and their alternatives, 1 in all; where alternatives were asked for.
     """
 
     labels: Ints
@@ -63,6 +68,8 @@ class Segmentation:
     descriptors: Floats32 | None = None
     probabilities: Floats32 | None = None
     uncertainty: Floats32 | None = None
+    alternatives: tuple[Segmentation, ...] = ()
+    score: float | None = None
 
     def __repr__(self) -> str:
         height, width = self.labels.shape

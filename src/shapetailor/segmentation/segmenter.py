@@ -23,7 +23,8 @@ from .canvas import Canvas, canvas_of
 from .cleanup import remove_small
 from .coarse_to_fine import sharpened
 from .described import Described, missing
-from .region_count import auto_start
+from .opinions import Opinion, groupings, second_opinions
+from .region_count import auto_start, numbers
 from .result import Segmentation
 from .session import Session
 from .usage import Usage
@@ -31,7 +32,7 @@ from .usage import Usage
 Start = Literal["ncut", "kmeans", "boxes"]
 
 #: Most regions that `regions="auto"` looks for.
-MOST_REGIONS = 8
+MOST_REGIONS = 16
 #: Most regions that may be asked for or given: time and memory grow with their number.
 MOST_GIVEN = 1024
 #: Pixels on which regions are found, at most, unless more are asked for.
@@ -119,6 +120,7 @@ class Segmenter:
         seed: int = 0,
         callback: Callback | None = None,
         return_descriptors: bool = False,
+        alternatives: int = 0,
     ) -> Segmentation:
         """Segment one picture.
 
@@ -128,7 +130,7 @@ class Segmenter:
             Gray, colour or up to 16 channels; 8-bit, 16-bit or floating point. Nodata, NaN, infinite, masked and wholly
             transparent pixels are outside the picture, and −1 in the labels.
         regions : int or "auto"
-            How many regions, at most 1024; "auto" chooses, 1 to 8, by how little the parts of the picture are alike.
+            How many regions, at most 1024; "auto" chooses, 1 to 16, by how little the parts of the picture are alike.
             Not needed with `init` or `scribbles`.
         init : H×W integers, optional
             Regions to start from, at most 1024. Numbers that are left out are closed up, unless there are scribbles or
@@ -150,6 +152,9 @@ class Segmenter:
             worked at, see `max_pixels`.
         return_descriptors : bool
             Keep the descriptors of the final regions in the result, at the size that is worked at.
+        alternatives : int
+            How many other ways to see the picture the result shall have, see `Segmentation.alternatives`: other cuts
+            into as many regions, or with "auto" also into other numbers. Not with `init` or `scribbles`.
 
         Returns
         -------
@@ -160,6 +165,7 @@ class Segmenter:
             raise ValueError(f"start must be one of {get_args(Start)}, got {start!r}")
         if iterations is not None and evolution is not None:
             raise ValueError("give iterations or an evolution, which has its own; got both")
+        _check_alternatives(alternatives, init is not None or scribbles is not None)
         if scribbles is not None and init is None:
             session = self.open(image, None if regions is None else _whole_number(regions))
             session.add(maps.from_scribbles(scribbles) if regions is None else partial_labels(scribbles))
@@ -177,26 +183,37 @@ class Segmenter:
 
         positions = self.usage.positions if self._is_fine(canvas) and config.iterations else 1
         described = Described.of(canvas, self.net, self.device, positions, needs_whole=given is None)
+        score, others = None, list[Opinion]()
         if given is None:
-            rng = np.random.default_rng(seed)
-            given, count = _start(described.descriptors(), count, start, rng, canvas.inside)
+            rng, whole = np.random.default_rng(seed), described.descriptors()
+            given, chosen = _start(whole, count, start, rng, canvas.inside)
             given = canvas.masked(given)
+            if alternatives:
+                ways = groupings(whole, count, canvas.inside) if count else numbers(whole, MOST_REGIONS, canvas.inside)
+                score, others = second_opinions(whole, given, ways, alternatives)
+            count = chosen
         if not described.averaged:  # descriptors of all pixels are the largest thing there is
             described = replace(described, whole=None)
-        run, labels = described.evolve(given, config, fixed, min_share, callback)
-        full = self._full_size(labels, canvas, marks, min_share) if config.iterations else canvas.labels_out(labels)
-        if marks is not None:
-            full = np.where((marks >= 0) & (full >= 0), marks, full)
-        return Segmentation(
-            labels=full,
-            energy=run.energy,
-            iterations=run.iterations,
-            converged=run.converged,
-            vanished=missing(full, count),
-            descriptors=described.final_descriptors(labels) if return_descriptors else None,
-            image=canvas.original,
-            seed=seed,
-        )
+
+        def finished(begin: Labels, count: int, callback: Callback | None = None, **more: Any) -> Segmentation:
+            run, labels = described.evolve(begin, config, fixed, min_share, callback)
+            full = self._full_size(labels, canvas, marks, min_share) if config.iterations else canvas.labels_out(labels)
+            if marks is not None:
+                full = np.where((marks >= 0) & (full >= 0), marks, full)
+            return Segmentation(
+                labels=full,
+                energy=run.energy,
+                iterations=run.iterations,
+                converged=run.converged,
+                vanished=missing(full, count),
+                descriptors=described.final_descriptors(labels) if return_descriptors else None,
+                image=canvas.original,
+                seed=seed,
+                **more,
+            )
+
+        rest = tuple(finished(canvas.masked(each), int(each.max()) + 1, score=value) for each, value in others)
+        return finished(given, count, callback, score=score, alternatives=rest)
 
     def open(self, image: Any, regions: int | None = None, init: Any = None) -> Session:
         """Describe a picture once, for strokes to follow: ``session.add(stroke)``, ``session.result()``.
@@ -207,7 +224,7 @@ class Segmenter:
         regions : int, optional
             How many regions; by default as many as are marked.
         init : H×W integers, optional
-            Regions to mend by strokes: they are kept where no stroke says otherwise.
+            Regions to mend: a stroke changes the connected piece of them that it lies in, and nothing else.
         """
         return Session(self, image, regions, init)
 
@@ -251,6 +268,13 @@ def _as_start(init: Any, valid: Mask | None, regions: Any, marks: Labels | None)
         raise ValueError(f"init must have at most {MOST_GIVEN} regions, got more: {int(known.max())} is the highest")
     renumbered = np.searchsorted(numbers, labels).astype(np.int64)
     return renumbered if valid is None else np.where(valid, renumbered, -1)
+
+
+def _check_alternatives(alternatives: Any, marked: bool) -> None:
+    if isinstance(alternatives, bool) or not isinstance(alternatives, (int, np.integer)) or alternatives < 0:
+        raise ValueError(f"alternatives must be a number from 0 on, got {alternatives!r}")
+    if alternatives and marked:
+        raise ValueError("alternatives are other cuts of a picture; leave them out with init or scribbles")
 
 
 def _count(regions: int | str | None, init: Labels | None, scribbles: Labels | None) -> int:

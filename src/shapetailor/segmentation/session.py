@@ -8,13 +8,15 @@ import numpy as np
 import torch
 from torch.nn.functional import interpolate
 
-from ..arrays import Floats32, Labels
+from ..arrays import Floats32, Labels, Mask
 from ..evolution import Callback, EvolutionConfig
 from ..strokes.marks import Mark, as_mark, partial_labels, rasterise
 from .canvas import Canvas, canvas_of
 from .coarse_to_fine import sharpened
 from .described import Described, missing
-from .propagation import Scene, Unaided, one_hot
+from .mending import mended, opened
+from .opinions import Readings, groupings
+from .propagation import Scene, Unaided, one_hot, pooled
 from .result import Segmentation
 from .starts import ncut_start
 
@@ -43,7 +45,7 @@ class Session:
         How many regions there are; by default as many as are marked. More than are marked: the others are found among
         what is left.
     init : H×W integers, optional
-        Regions that are kept where no stroke says otherwise, instead of those found without marks.
+        Regions to mend: a stroke changes the connected piece of them that it lies in, and nothing else.
 
     Examples
     --------
@@ -69,20 +71,21 @@ class Session:
         self._described = Described.of(canvas, net, segmenter.device, usage.positions, needs_whole=True)
         self._scene = Scene(self._described.descriptors(), self._described.fine_descriptors(), canvas.values)
         self._unaided: dict[int, Unaided] = {}
-        self._known: tuple[tuple[bytes, int], tuple[Floats32, bool]] | None = None
+        self._readings: dict[int, tuple[Readings, dict[int, Unaided]]] = {}
+        self._known: tuple[tuple[bytes, int], tuple[Floats32, Mask]] | None = None
         self._init = None if init is None else self._checked(init)
         if regions is not None:
             self._without_marks(regions)
 
-    def _checked(self, init: Any) -> Labels:
-        """Regions to mend, on the canvas."""
+    def _checked(self, init: Any) -> tuple[Labels, Labels]:
+        """Regions to mend, as given and on the canvas."""
         canvas, labels = self._described.canvas, partial_labels(init, "init")
         posed = canvas.labels_in(labels, "init")
         if (posed if canvas.inside is None else posed[canvas.inside]).min() < 0:
             raise ValueError("init must give every pixel of the picture a region from 0 on; got some without")
         if self.regions is not None and posed.max() >= self.regions:
             raise ValueError(f"init names region {posed.max()}, but {self.regions} regions are numbered from 0")
-        return posed
+        return labels, posed
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -132,21 +135,29 @@ class Session:
         if (marks < 0).all():
             raise ValueError("nothing is marked; add a stroke, or use Segmenter.segment")
         canvas = self._described.canvas
-        named = int(marks.max()) if self._init is None else max(int(marks.max()), int(self._init.max()))
+        named = int(marks.max()) if self._init is None else max(int(marks.max()), int(self._init[1].max()))
         count = self.regions or named + 1
         fixed = canvas.marks_in(marks, "marks")
-        u, agreed = self._probabilities(fixed, count)
+        u, movable = self._probabilities(fixed, count)
         labels, energy, converged = canvas.masked(u.argmax(axis=0)), list[float](), False
-        if refine and not agreed:  # unaided regions are refined already
+        refine = refine and bool(movable.any())
+        if refine:
             config = evolution or self.segmenter.usage.near
-            held = np.where((fixed < 0) & (_uncertainty(u) < CERTAIN), labels, fixed)
+            held = np.where(
+                (fixed < 0) & movable & (_uncertainty(u) >= CERTAIN), -1, np.where(fixed < 0, labels, fixed)
+            )
             run, labels = self._described.evolve(labels, config, held, min_share, callback)
             energy, converged = run.energy, run.converged
         wide, unsure = enlarged(u, canvas), enlarged(_uncertainty(u)[None], canvas)[0]
         if refine and canvas.factor > 1:
             full = sharpened(labels, canvas, marks).astype(np.int64)
         else:
-            full = (enlarged(one_hot(labels, count), canvas) if refine and not agreed else wide).argmax(axis=0)
+            full = (enlarged(one_hot(labels, count), canvas) if refine else wide).argmax(axis=0)
+        if self._init is not None:  # what was given stays to the pixel
+            given, posed = self._init
+            full = np.where(
+                (canvas.labels_out(movable.astype(np.int64)) > 0) & (full != canvas.labels_out(posed)), full, given
+            )
         full = np.where(marks >= 0, marks, full)
         if canvas.valid is not None:
             full = np.where(canvas.valid, full, -1)
@@ -162,19 +173,47 @@ class Session:
             uncertainty=unsure,
         )
 
-    def _probabilities(self, fixed: Labels, count: int) -> tuple[Floats32, bool]:
-        """As of `Scene.probabilities`; kept until the marks change."""
+    def _probabilities(self, fixed: Labels, count: int) -> tuple[Floats32, Mask]:
+        """How likely each region is, (K, h, w), and where boundaries may move (h, w); kept until the marks change."""
         key = fixed.tobytes(), count
         if self._known is None or self._known[0] != key:
-            self._known = key, self._scene.probabilities(fixed, count, self._without_marks(count))
+            self._known = key, self._propagated(fixed, count)
         return self._known[1]
+
+    def _propagated(self, fixed: Labels, count: int) -> tuple[Floats32, Mask]:
+        unaided = self._without_marks(count)
+        if self._init is None:
+            meant = self._meant(fixed, count)
+            u, agreed = self._scene.probabilities(fixed, count, meant)
+            return u, np.full(fixed.shape, not agreed or meant is not unaided)  # unaided regions are refined already
+        pieces = opened(fixed, unaided.labels)
+        return mended(self._scene, fixed, unaided, pieces, count), pieces > 0
+
+    def _meant(self, fixed: Labels, count: int) -> Unaided:
+        """The reading of the picture that explains the marks best; kept for each number of regions."""
+        scene, first = self._scene, self._without_marks(count)
+        if count not in self._readings:
+            whole = self._described.descriptors()
+            size = (max(1, scene.grid[0] // 2), max(1, scene.grid[1] // 2))
+            found = groupings(whole, count, self._described.canvas.inside) if count > 1 else []
+            top = pooled(first.share, size).argmax(axis=0)
+            self._readings[count] = Readings(top, pooled(scene.whole, size), found), {}
+        readings, made = self._readings[count]
+        strokes = scene.prototypes(pooled(one_hot(fixed, count), scene.grid))
+        weight = pooled(strokes.weight.reshape(-1, *scene.grid), readings.size).reshape(len(strokes.weight), -1)
+        best = readings.chosen(weight / weight.sum(axis=1, keepdims=True), strokes.region, count)
+        if best is None:
+            return first
+        if id(best) not in made:
+            made[id(best)] = scene.unaided(best.labels(self._described.descriptors()), count)
+        return made[id(best)]
 
     def _without_marks(self, count: int) -> Unaided:
         """The regions that are found without marks; kept for each number of regions."""
         if count not in self._unaided:
             labels = np.zeros(self._described.canvas.values.shape[1:], np.int64)
             if self._init is not None:
-                labels = self._init
+                labels = self._init[1]
             elif count > 1:
                 inside, rng = self._described.canvas.inside, np.random.default_rng(0)
                 start = ncut_start(self._described.descriptors(), count, rng, inside)

@@ -1,0 +1,193 @@
+"""Second opinions: other cuts of a picture than the one it starts from, distinct ones, those that promise most first.
+
+Normalised cuts into a few more clusters than there are regions are grouped into regions in all ways. Each such
+hypothesis weighs ``exp(−SHARPNESS · Ncut)``. An opinion is the hypothesis that most raises the expected covering
+(to the power `POWER`) of a truth drawn from them by the best of the opinions so far. This greedy facility location is
+within 1 − 1/e of the best choice [1]_.
+
+References
+----------
+.. [1] G. Nemhauser, L. Wolsey and M. Fisher, "An analysis of approximations for maximizing submodular set functions",
+   Mathematical Programming 14, 1978.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from scipy.ndimage import distance_transform_edt
+from scipy.optimize import linear_sum_assignment
+
+from ..arrays import Array, Floats, Floats32, Ints, Labels, Mask
+from ..clustering import affinities, cut_by, leading
+from . import starts
+
+#: How much a hypothesis loses with its normalised cut, and the power of the covering that opinions are chosen by.
+SHARPNESS, POWER = 20.0, 4
+#: Opinions cover each other by less than this.
+DISTINCT = 0.9
+#: Most hypotheses, and most clusters that are grouped.
+MOST_HYPOTHESES, MOST_CLUSTERS = 200, 12
+#: Readings that strokes choose among, at most; how much more the first weighs, and what a stroke is worth in the middle
+#: of its region and outside of it.
+MOST_READINGS, FIRST, MIDDLE, WRONG = 60, 2.0, 10.0, 1e3
+#: Cells along a side on which hypotheses are compared.
+CELLS = 32
+
+
+class Hypothesis(NamedTuple):
+    """Clusters of points, the region of each cluster, and what the hypothesis weighs."""
+
+    means: Floats  # (clusters, D)
+    region: Ints  # (clusters,)
+    weight: float
+
+    def labels(self, descriptors: Array) -> Labels:
+        """The regions of all pixels."""
+        return self.region[starts.assign(descriptors, self.means)]
+
+
+class Opinion(NamedTuple):
+    """Regions (H, W), and their weight; 1 in all, with the regions that came first."""
+
+    labels: Labels
+    score: float
+
+
+def second_opinions(
+    descriptors: Array, first: Labels, hypotheses: list[Hypothesis], count: int
+) -> tuple[float, list[Opinion]]:
+    """Return what the `first` regions weigh, and up to `count` opinions beside them, the best first.
+
+    Negative labels of `first` are outside the picture.
+    """
+    cells = np.ix_(*(np.linspace(0, n - 1, min(n, CELLS)).round().astype(int) for n in first.shape))
+    seen = first[cells].ravel()
+    small = descriptors[:, cells[0], cells[1]]
+    maps = np.stack([seen, *(each.labels(small).ravel() for each in hypotheses)])[:, seen >= 0]
+    alike = coverings(maps)[:, 1:] ** POWER
+    weights = np.array([each.weight for each in hypotheses])
+    weights /= weights.sum()
+    chosen, best = [0], alike[0]
+    while len(chosen) <= count and best.min() < DISTINCT**POWER:
+        expected = np.where(best < DISTINCT**POWER, np.maximum(alike[1:], best) @ weights, -1.0)
+        chosen.append(int(expected.argmax()) + 1)
+        best = np.maximum(best, alike[chosen[-1]])
+    scores = weights[[int(alike[0].argmax()), *(i - 1 for i in chosen[1:])]]
+    scores /= scores.sum()
+    pairs = zip(chosen[1:], scores[1:].tolist(), strict=True)
+    found = [Opinion(hypotheses[i - 1].labels(descriptors), score) for i, score in pairs]
+    return float(scores[0]), sorted(found, key=lambda each: -each.score)
+
+
+class Readings:
+    """All that a picture may be meant to be, for strokes to choose among: its first regions and other hypotheses.
+
+    A reading with its regions named explains strokes if each lies in the region of its name, and the better the deeper
+    it lies in it: people begin in the middle of what they mean. Further strokes are corrections and lie anywhere: then
+    the first regions are taken, and the strokes change them.
+
+    Parameters
+    ----------
+    first : ndarray, (h, w)
+        The regions found without strokes, on cells.
+    descriptors : ndarray, (D, h, w)
+    hypotheses : list of Hypothesis
+    """
+
+    def __init__(self, first: Labels, descriptors: Array, hypotheses: list[Hypothesis]) -> None:
+        hypotheses = sorted(hypotheses, key=lambda each: -each.weight)[:MOST_READINGS]
+        maps = np.stack([first, *(each.labels(descriptors) for each in hypotheses)])
+        weights = np.log([max(each.weight, 1e-300) for each in hypotheses])
+        alike = coverings(maps.reshape(len(maps), -1)[:, ::4])[0, 1:]
+        self.size = (first.shape[0], first.shape[1])
+        self.hypotheses, self.maps = hypotheses, maps.reshape(len(maps), -1)
+        self.prior = np.array([weights[alike.argmax()] + FIRST, *weights])
+        self.depth = np.stack([_relative_depth(each).ravel() for each in maps])
+
+    def chosen(self, weight: Floats32, region: Ints, count: int) -> Hypothesis | None:
+        """Return the reading that explains strokes best, None for the first.
+
+        Strokes have a region each (P,) and weigh cells (P, n), 1 in all.
+        """
+        if len(np.unique(region)) < len(region):
+            return None
+        hot = (self.maps[:, None] == np.arange(count)[:, None]).reshape(-1, weight.shape[1])
+        inside = (weight @ hot.T.astype(np.float32)).reshape(len(weight), len(self.maps), count)
+        support = np.zeros((len(self.maps), count, count))  # (reading, name, region)
+        deep = (weight @ self.depth.T)[:, :, None]
+        support[:, region] = np.where(inside < 0.5, -WRONG, MIDDLE * deep).transpose(1, 0, 2)
+        total = [each[linear_sum_assignment(each, maximize=True)].sum() for each in support]
+        best = int(np.argmax(self.prior + total))
+        return self.hypotheses[best - 1] if best else None
+
+
+def _relative_depth(labels: Labels) -> Floats32:
+    """How deep cells lie in their region (h, w): 1 in its middle, 0 at its edge and the picture's."""
+    depth = np.zeros(labels.shape, np.float32)
+    for number in np.unique(labels):
+        inner = distance_transform_edt(np.pad(labels == number, 1))[1:-1, 1:-1]
+        depth += inner / max(inner.max(), 1)
+    return depth
+
+
+def groupings(descriptors: Array, regions: int, inside: Mask | None = None) -> list[Hypothesis]:
+    """Return the hypotheses of `regions` regions."""
+    points = starts.block_means(descriptors, regions, starts.GRID, inside)
+    affinity = affinities(points, starts.SIGMA2)
+    _, vectors = leading(affinity, min(MOST_CLUSTERS, len(points)))
+    found: list[Hypothesis] = []
+    for clusters in range(regions, vectors.shape[1] + 1):
+        ways = list(_ways(clusters, regions, MOST_HYPOTHESES - len(found)))
+        if not ways:
+            break
+        number = cut_by(vectors[:, :clusters], np.random.default_rng(0))
+        member = (number == np.arange(clusters)[:, None]).astype(np.float64)
+        links = member @ affinity @ member.T
+        means = starts.region_means(points.T[:, None], number[None], clusters)
+        found += [Hypothesis(means, way, float(np.exp(-SHARPNESS * _cut_value(links, way)))) for way in ways]
+    return found
+
+
+def coverings(maps: Ints) -> Floats:
+    """Return how well each of (N, n) label maps from 0 on covers each other one, (N, N)."""
+    regions = int(maps.max()) + 1
+    hot = (maps[:, None] == np.arange(regions)[:, None]).reshape(-1, maps.shape[1]).astype(np.float32)
+    common, area = hot @ hot.T, hot.sum(axis=1)
+    overlap = common / np.maximum(area[:, None] + area - common, 1)
+    best = overlap.reshape(len(maps), regions, -1).max(axis=1)  # (N, N·regions)
+    covered: Floats = (best * area).reshape(len(maps), len(maps), regions).sum(axis=2) / maps.shape[1]
+    return covered
+
+
+def _cut_value(links: Floats, way: Ints) -> float:
+    """The normalised cut: the share of each region's links that leave it, summed (of two regions)."""
+    member = (way == np.arange(way.max() + 1)[:, None]).astype(np.float64)
+    between = member @ links @ member.T
+    return float(2 * (1 - np.diag(between) / np.maximum(between.sum(axis=1), 1e-300)).mean())
+
+
+def _ways(clusters: int, regions: int, most: int) -> Iterator[Ints]:
+    """All ways to group clusters into regions, by restricted growth strings; none if there are more than `most`."""
+    if _stirling(clusters, regions) > most:
+        return
+    ways = [[0]]
+    for place in range(1, clusters):
+        ways = [
+            [*way, each]
+            for way in ways
+            for each in range(min(max(way) + 2, regions))
+            if max(*way, each) + clusters - place >= regions  # enough clusters are left for the regions
+        ]
+    yield from (np.array(way) for way in ways)
+
+
+def _stirling(clusters: int, regions: int) -> int:
+    """Stirling's number of the second kind."""
+    row = [1]
+    for _ in range(clusters):
+        pairs = zip([*row[1:], 0], row, strict=True)
+        row = [0, *(k * here + before for k, (here, before) in enumerate(pairs, start=1))]
+    return row[regions] if regions < len(row) else 0
