@@ -140,8 +140,8 @@ class Session:
         fixed = canvas.marks_in(marks, "marks")
         u, movable = self._probabilities(fixed, count)
         labels, energy, converged = canvas.masked(u.argmax(axis=0)), list[float](), False
-        refine = refine and bool(movable.any())
-        if refine:
+        moved = refine and bool(movable.any())
+        if moved:
             config = evolution or self.segmenter.usage.near
             held = np.where(
                 (fixed < 0) & movable & (_uncertainty(u) >= CERTAIN), -1, np.where(fixed < 0, labels, fixed)
@@ -152,7 +152,7 @@ class Session:
         if refine and canvas.factor > 1:
             full = sharpened(labels, canvas, marks).astype(np.int64)
         else:
-            full = (enlarged(one_hot(labels, count), canvas) if refine else wide).argmax(axis=0)
+            full = (enlarged(one_hot(labels, count), canvas) if moved else wide).argmax(axis=0)
         if self._init is not None:  # what was given stays to the pixel
             given, posed = self._init
             full = np.where(
