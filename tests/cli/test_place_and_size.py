@@ -25,9 +25,9 @@ TRANSFORM = rasterio.Affine(0.5, 0, 600000, 0, -0.5, 5200000)
 class Halves:
     """Two regions, left and right."""
 
-    def segment(self, image, callback=None, **options):
-        values, inside = image if isinstance(image, tuple) else (image, np.True_)
-        labels = np.where(inside, np.arange(values.shape[1]) >= values.shape[1] // 3, -1)
+    def segment(self, source, callback=None, **options):
+        values, inside = source.whole()
+        labels = np.where(True if inside is None else inside, np.arange(values.shape[1]) >= values.shape[1] // 3, -1)
         labels = np.broadcast_to(labels, values.shape[:2]).astype(np.int64)
         return Segmentation(labels=labels, image=values, energy=[1.0], iterations=1, converged=True)
 

@@ -27,8 +27,9 @@ class StandIn:
     def __init__(self):
         self.calls = []
 
-    def segment(self, image, callback=None, **options):
+    def segment(self, source, callback=None, **options):
         self.calls.append(options)
+        image = source.whole().values
         if image.max() == 0:
             raise ValueError("image is black")
         labels = np.repeat([[0] * (image.shape[1] // 2) + [1] * (-(-image.shape[1] // 2))], image.shape[0], axis=0)
