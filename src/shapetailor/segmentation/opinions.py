@@ -17,10 +17,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from scipy.ndimage import distance_transform_edt
-from scipy.optimize import linear_sum_assignment
 
-from ..arrays import Array, Floats, Floats32, Ints, Labels, Mask
+from ..arrays import Array, Floats, Ints, Labels, Mask
 from ..clustering import affinities, cut_by, leading
 from . import starts
 
@@ -30,9 +28,6 @@ SHARPNESS, POWER = 20.0, 4
 DISTINCT = 0.9
 #: Most hypotheses, and most clusters that are grouped.
 MOST_HYPOTHESES, MOST_CLUSTERS = 200, 12
-#: Readings that strokes choose among, at most; how much more the first weighs, and what a stroke is worth in the middle
-#: of its region and outside of it.
-MOST_READINGS, FIRST, MIDDLE, WRONG = 60, 2.0, 10.0, 1e3
 #: Cells along a side on which hypotheses are compared.
 CELLS = 32
 
@@ -80,57 +75,6 @@ def second_opinions(
     pairs = zip(chosen[1:], scores[1:].tolist(), strict=True)
     found = [Opinion(hypotheses[i - 1].labels(descriptors), score) for i, score in pairs]
     return float(scores[0]), sorted(found, key=lambda each: -each.score)
-
-
-class Readings:
-    """All that a picture may be meant to be, for strokes to choose among: its first regions and other hypotheses.
-
-    A reading with its regions named explains strokes if each lies in the region of its name, and the better the deeper
-    it lies in it: people begin in the middle of what they mean. Further strokes are corrections and lie anywhere: then
-    the first regions are taken, and the strokes change them.
-
-    Parameters
-    ----------
-    first : ndarray, (h, w)
-        The regions found without strokes, on cells.
-    descriptors : ndarray, (D, h, w)
-    hypotheses : list of Hypothesis
-    """
-
-    def __init__(self, first: Labels, descriptors: Array, hypotheses: list[Hypothesis]) -> None:
-        hypotheses = sorted(hypotheses, key=lambda each: -each.weight)[:MOST_READINGS]
-        maps = np.stack([first, *(each.labels(descriptors) for each in hypotheses)])
-        weights = np.log([max(each.weight, 1e-300) for each in hypotheses])
-        alike = coverings(maps.reshape(len(maps), -1)[:, ::4])[0, 1:]
-        self.size = (first.shape[0], first.shape[1])
-        self.hypotheses, self.maps = hypotheses, maps.reshape(len(maps), -1)
-        self.prior = np.array([weights[alike.argmax()] + FIRST, *weights])
-        self.depth = np.stack([_relative_depth(each).ravel() for each in maps])
-
-    def chosen(self, weight: Floats32, region: Ints, count: int) -> Hypothesis | None:
-        """Return the reading that explains strokes best, None for the first.
-
-        Strokes have a region each (P,) and weigh cells (P, n), 1 in all.
-        """
-        if len(np.unique(region)) < len(region):
-            return None
-        hot = (self.maps[:, None] == np.arange(count)[:, None]).reshape(-1, weight.shape[1])
-        inside = (weight @ hot.T.astype(np.float32)).reshape(len(weight), len(self.maps), count)
-        support = np.zeros((len(self.maps), count, count))  # (reading, name, region)
-        deep = (weight @ self.depth.T)[:, :, None]
-        support[:, region] = np.where(inside < 0.5, -WRONG, MIDDLE * deep).transpose(1, 0, 2)
-        total = [each[linear_sum_assignment(each, maximize=True)].sum() for each in support]
-        best = int(np.argmax(self.prior + total))
-        return self.hypotheses[best - 1] if best else None
-
-
-def _relative_depth(labels: Labels) -> Floats32:
-    """How deep cells lie in their region (h, w): 1 in its middle, 0 at its edge and the picture's."""
-    depth = np.zeros(labels.shape, np.float32)
-    for number in np.unique(labels):
-        inner = distance_transform_edt(np.pad(labels == number, 1))[1:-1, 1:-1]
-        depth += inner / max(inner.max(), 1)
-    return depth
 
 
 def groupings(descriptors: Array, regions: int, inside: Mask | None = None) -> list[Hypothesis]:

@@ -39,7 +39,6 @@ from . import starts
 CELLS, LONGEST, TILE = 128, 12, 8
 #: Numbers of parts of the normalised cuts, and dimension of the spectral embedding.
 CUTS, EMBEDDING = (2, 3, 4, 5, 7), 7
-GATE, REACH = 0.0, 0.1
 #: Screening of marked cells and pixels: they keep their region.
 MARKED = 1e3
 #: On pixels: screening, weight of changes of colour, least conductance.
@@ -154,12 +153,7 @@ class Scene:
 
     def claims(self, found: Prototypes, unaided: Unaided) -> Floats32:
         """How much each prototype claims each cell, (P, n)."""
-        evidence = self.evidence(found, unaided)
-        claims: Floats32 = evidence @ np.array(list(EVIDENCE.values()), np.float32)
-        if GATE:
-            away = _distances(found.weight @ self.place.T, self.place)
-            sure = np.maximum(evidence[:, :, 9], 0.02) ** GATE
-            claims = claims + np.log(sure + (1 - sure) * np.exp(-np.square(away / REACH) / 2))
+        claims: Floats32 = self.evidence(found, unaided) @ np.array(list(EVIDENCE.values()), np.float32)
         return claims
 
     def evidence(self, found: Prototypes, unaided: Unaided) -> Floats32:

@@ -15,8 +15,7 @@ from .canvas import Canvas, canvas_of
 from .coarse_to_fine import sharpened
 from .described import Described, missing
 from .mending import mended, opened
-from .opinions import Readings, groupings
-from .propagation import Scene, Unaided, one_hot, pooled
+from .propagation import Scene, Unaided, one_hot
 from .result import Segmentation
 from .starts import ncut_start
 
@@ -71,7 +70,6 @@ class Session:
         self._described = Described.of(canvas, net, segmenter.device, usage.positions, needs_whole=True)
         self._scene = Scene(self._described.descriptors(), self._described.fine_descriptors(), canvas.values)
         self._unaided: dict[int, Unaided] = {}
-        self._readings: dict[int, tuple[Readings, dict[int, Unaided]]] = {}
         self._known: tuple[tuple[bytes, int], tuple[Floats32, Mask]] | None = None
         self._init = None if init is None else self._checked(init)
         if regions is not None:
@@ -183,30 +181,10 @@ class Session:
     def _propagated(self, fixed: Labels, count: int) -> tuple[Floats32, Mask]:
         unaided = self._without_marks(count)
         if self._init is None:
-            meant = self._meant(fixed, count)
-            u, agreed = self._scene.probabilities(fixed, count, meant)
-            return u, np.full(fixed.shape, not agreed or meant is not unaided)  # unaided regions are refined already
+            u, agreed = self._scene.probabilities(fixed, count, unaided)
+            return u, np.full(fixed.shape, not agreed)  # unaided regions are refined already
         pieces = opened(fixed, unaided.labels)
         return mended(self._scene, fixed, unaided, pieces, count), pieces > 0
-
-    def _meant(self, fixed: Labels, count: int) -> Unaided:
-        """The reading of the picture that explains the marks best; kept for each number of regions."""
-        scene, first = self._scene, self._without_marks(count)
-        if count not in self._readings:
-            whole = self._described.descriptors()
-            size = (max(1, scene.grid[0] // 2), max(1, scene.grid[1] // 2))
-            found = groupings(whole, count, self._described.canvas.inside) if count > 1 else []
-            top = pooled(first.share, size).argmax(axis=0)
-            self._readings[count] = Readings(top, pooled(scene.whole, size), found), {}
-        readings, made = self._readings[count]
-        strokes = scene.prototypes(pooled(one_hot(fixed, count), scene.grid))
-        weight = pooled(strokes.weight.reshape(-1, *scene.grid), readings.size).reshape(len(strokes.weight), -1)
-        best = readings.chosen(weight / weight.sum(axis=1, keepdims=True), strokes.region, count)
-        if best is None:
-            return first
-        if id(best) not in made:
-            made[id(best)] = scene.unaided(best.labels(self._described.descriptors()), count)
-        return made[id(best)]
 
     def _without_marks(self, count: int) -> Unaided:
         """The regions that are found without marks; kept for each number of regions."""
