@@ -3,7 +3,7 @@ import pytest
 from class_pictures import CLASSES, SHAPE, picture
 
 from shapetailor import Classification, Classifier
-from shapetailor.classes.classifier import cell_classes, class_numbers
+from shapetailor.classes.lesson import cell_classes, class_numbers
 from shapetailor.classes.names import as_classes
 
 
@@ -133,3 +133,15 @@ def test_pixels_outside_the_picture_have_no_class_and_do_not_count(classifier, s
     assert (found.labels[:, :10] == 255).all()
     assert set(np.unique(found.labels[:, 10:])) <= {3, 7}
     assert sum(row.fraction for row in found.table) == pytest.approx(1)
+
+
+def test_three_pictures_are_judged_in_turn_by_heads_that_have_not_seen_them():
+    samples = [picture(number) for number in range(3)]
+    right = Classifier.teach(samples, CLASSES).record["held_out"]
+    assert right["mean_iou"] > 0.9
+    assert right["accuracy"] > 0.95
+    image, truth = samples[2]
+    lying = [*samples[:2], (image, 10 - truth)]
+    wrong = Classifier.teach(lying, CLASSES).record["held_out"]
+    assert wrong["accuracy"] < 0.7  # a head that had seen the lie would know it
+    assert Classifier.teach(samples[:2], CLASSES).record["held_out"] is None
