@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..poisson import smooth
+
 HIDDEN = 64
 STEPS, BATCH, RATE, DECAY = 200, 4096, 5e-3, 0.01
 #: Weight of a class in the loss: its share of the marked cells to the power of −BALANCE.
@@ -16,6 +18,8 @@ BALANCE = 0.25
 EXPECTATIONS = 20
 #: Deviation of the noise that is added to standardised features while learning.
 NOISE = 0.3
+#: α, in cells², at which probabilities are smoothed.
+SMOOTHING = 1.0
 #: Share of the sources that are left out of each cell while learning: other pictures differ in whole channels.
 LEFT_OUT = 0.3
 #: Standardised features are clipped here, so that no unusual picture makes a head extrapolate far.
@@ -50,8 +54,10 @@ class Head(nn.Module):
 
     @torch.no_grad()
     def probabilities(self, features: Tensor) -> Tensor:
-        """Map (inputs, h, w) to (classes, h, w)."""
-        return self.of_cells(features.flatten(1).T).T.reshape(-1, *features.shape[1:])
+        """Map a picture's features (inputs, h, w) to (classes, h, w), smoothed a little."""
+        cells = self.of_cells(features.flatten(1).T).T.reshape(1, -1, *features.shape[1:])
+        smoothed = smooth(cells, torch.zeros(1, *features.shape[1:], dtype=torch.long), SMOOTHING)[0].clamp_min(0)
+        return smoothed / smoothed.sum(dim=0)
 
     @torch.no_grad()
     def of_cells(self, features: Tensor) -> Tensor:

@@ -28,6 +28,8 @@ MAX_PIXELS = 2**22
 MOST_CELLS = 12_000
 #: Cells of a picture that are not marked and yet kept, at most.
 MOST_OTHERS = 5000
+#: A first head's probability above which its class is learnt from.
+SURE = 0.8
 #: Marked cells are repeated until they are about so many of the others.
 MARKED_SHARE = 0.3
 #: Heads that are learnt without some of the pictures, to be judged on them.
@@ -91,9 +93,11 @@ def learn(pictures: Sequence[Cells], classes: int, sources: Tensor, seed: int) -
     marked = torch.stack([each.weight * torch.bincount(each.targets, minlength=classes) for each in pictures]).sum(0)
     weights = torch.cat([torch.full((len(each.others),), each.others_weight) for each in pictures])
     expect_shares(head, torch.bincount(targets, minlength=classes), marked, others, weights)
-    found = head.of_cells(others).argmax(dim=1)
-    again = max(1, int(MARKED_SHARE * len(others) / len(targets)))
-    return fit(torch.cat([*[features] * again, others]), torch.cat([*[targets] * again, found]), classes, sources, seed)
+    probability, found = head.of_cells(others).max(dim=1)
+    sure = probability > SURE
+    again = max(1, int(MARKED_SHARE * int(sure.sum()) / len(targets)))
+    features, targets = features.repeat(again, 1), targets.repeat(again)
+    return fit(torch.cat([features, others[sure]]), torch.cat([targets, found[sure]]), classes, sources, seed)
 
 
 def held_out(pictures: Sequence[Cells], classes: int, sources: Tensor, seed: int) -> dict[str, Any] | None:
