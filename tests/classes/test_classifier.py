@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
+import torch
 from class_pictures import CLASSES, SHAPE, picture
 
 from shapetailor import Classification, Classifier
-from shapetailor.classes.lesson import cell_classes, class_numbers
+from shapetailor.classes.lesson import cell_classes, choose_cells, class_numbers
 from shapetailor.classes.names import as_classes
 
 
@@ -73,11 +74,12 @@ def test_a_class_without_marks_is_never_found(sample):
 
 
 def test_ignored_pixels_teach_nothing(sample):
-    image, truth = sample
-    marks = truth.copy()
-    marks[:, :20], marks[:, 20:40] = 0, 255
-    taught = Classifier.teach([(image, marks)], CLASSES)
-    assert sum(taught.record["marked_pixels"].values()) == np.count_nonzero((marks == 3) | (marks == 7))
+    marks = sample[1].copy()
+    marks[:, :20] = 255
+    cells = cell_classes(class_numbers(marks, as_classes(CLASSES), SHAPE, "x"), 2, 2)
+    kept = choose_cells(torch.zeros(1, *cells.shape), cells, 0, 0)
+    assert len(kept.targets) == SHAPE[0] * (SHAPE[1] - 20) / 4
+    assert len(kept.others) == 0
 
 
 @pytest.mark.parametrize(
@@ -117,13 +119,13 @@ def test_a_segmentation_model_is_no_classifier(tmp_path):
 
 
 def test_cells_have_the_class_of_most_of_their_marked_pixels():
-    marks = np.array([[0, 1, -1, -1], [1, 1, -1, 0], [-1, -1, -1, -1], [-1, -1, 1, 1], [0, -1, -1, -1]])
-    assert cell_classes(marks, 2, 2).tolist() == [[1, 0], [-1, 1], [0, -1]]
+    marks = np.array([[0, 1, -1, -1], [1, 1, -1, 0], [-1, -1, -1, -2], [-1, -1, 1, 1], [0, -1, -1, -2]])
+    assert cell_classes(marks, 2, 2).tolist() == [[1, 0], [-1, 1], [0, -2]]
 
 
 def test_values_of_marks_become_places_of_classes():
     marks = np.array([[0, 3, 7], [255, -1, 3]])
-    assert class_numbers(marks, as_classes(CLASSES), (2, 3), "x").tolist() == [[-1, 0, 1], [-1, -1, 0]]
+    assert class_numbers(marks, as_classes(CLASSES), (2, 3), "x").tolist() == [[-1, 0, 1], [-2, -1, 0]]
 
 
 def test_pixels_outside_the_picture_have_no_class_and_do_not_count(classifier, sample):

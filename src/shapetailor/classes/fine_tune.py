@@ -52,7 +52,7 @@ CONTRAST, BRIGHTNESS = 0.2, 0.08
 
 class _Marked(NamedTuple):
     values: Floats32  # (C, H, W)
-    marks: Labels  # (H, W), places of classes, −1 unmarked
+    marks: Labels  # (H, W), places of classes, negative where unmarked
 
 
 class _Joint(nn.Module):
@@ -168,7 +168,7 @@ def _batch(
         contrast, brightness = rng.uniform(1 - CONTRAST, 1 + CONTRAST), rng.uniform(-BRIGHTNESS, BRIGHTNESS)
         toned = np.clip((values - 0.5) * contrast + 0.5 + brightness, 0, 1).astype(np.float32)
         pictures.append(torch.from_numpy(np.ascontiguousarray(toned)))
-        targets.append(torch.from_numpy(cell_classes(marks, stride, len(taught.classes))))
+        targets.append(torch.from_numpy(cell_classes(marks, stride, len(taught.classes))).clamp_min(-1))
     return torch.stack(pictures), torch.stack(targets)
 
 

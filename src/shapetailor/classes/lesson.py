@@ -22,6 +22,8 @@ from .features import describe, feature_sources
 from .head import Head, expect_shares, fit
 from .names import IGNORE, UNLABELLED, ClassName
 
+#: In marks, a pixel or cell from which nothing is learnt; −1 is merely unmarked.
+LEFT_OUT = -2
 #: Larger pictures are reduced for the work.
 MAX_PIXELS = 2**22
 #: Marked cells of a picture that are learnt from, at most.
@@ -62,7 +64,7 @@ def choose_cells(features: Tensor, cells: Labels, seed: int, number: int) -> Cel
     rng = np.random.default_rng([seed, number])
     flat = features.flatten(1)
     marked, marked_weight = _some(np.flatnonzero(cells >= 0), MOST_CELLS, rng)
-    others, others_weight = _some(np.flatnonzero(cells < 0), MOST_OTHERS, rng)
+    others, others_weight = _some(np.flatnonzero(cells == -1), MOST_OTHERS, rng)
     return Cells(
         flat[:, torch.from_numpy(marked)].T.float().contiguous(),
         torch.from_numpy(cells.ravel()[marked]),
@@ -147,6 +149,8 @@ class Lesson:
         if not self.resolution:
             self.resolution = max(canvas.values.shape[1:])
             self.net = self.net.rescaled(self.resolution)
+        if canvas.valid is not None:  # nothing is learnt from outside the picture
+            marks = np.where(canvas.valid, marks, LEFT_OUT)
         cells = cell_classes(canvas.marks_in(marks, sample.name), cell_side(self.net), len(self.classes))
         features = describe(self.net, canvas.values)
         self._pictures.append(choose_cells(features, cells, self.seed, len(self._names)))
@@ -170,7 +174,7 @@ class Lesson:
 
 
 def class_numbers(marks: Any, classes: tuple[ClassName, ...], shape: tuple[int, ...], name: str) -> Labels:
-    """Check a map of classes' values and return the classes' places in `classes`, −1 where nothing is to be learnt."""
+    """Check a map of classes' values and return their places in `classes`, −1 where unmarked, `LEFT_OUT` for 255."""
     array = np.asarray(marks.detach().cpu() if isinstance(marks, Tensor) else marks)
     if array.dtype.kind not in "iu":
         raise TypeError(f"{name}: marks must hold integers, got {array.dtype}")
@@ -183,18 +187,22 @@ def class_numbers(marks: Any, classes: tuple[ClassName, ...], shape: tuple[int, 
         known = ", ".join(f"{each.value} {each.name}" for each in classes)
         raise ValueError(f"{name}: marks name the unknown class {', '.join(map(str, unknown))}; classes are {known}")
     places = np.full(256, -1, np.int64)
-    places[values] = np.arange(len(values))
+    places[values], places[IGNORE] = np.arange(len(values)), LEFT_OUT
     numbers: Labels = places[np.clip(array, 0, 255)]
     return numbers
 
 
 def cell_classes(marks: Labels, side: int, classes: int) -> Labels:
-    """Return the class that most marked pixels of each block have, (h, w); −1 where none is marked."""
+    """Return the class that most marked pixels of each block have, (h, w).
+
+    Where none is marked: `LEFT_OUT` if some pixel is, else −1.
+    """
     rest = [(0, -length % side) for length in marks.shape]
     whole = np.pad(marks, rest, constant_values=-1)
     blocks = whole.reshape(whole.shape[0] // side, side, whole.shape[1] // side, side)
     votes = np.stack([(blocks == number).sum(axis=(1, 3)) for number in range(classes)])
-    found: Labels = np.where(votes.any(axis=0), votes.argmax(axis=0), -1)
+    without = np.where((blocks == LEFT_OUT).any(axis=(1, 3)), LEFT_OUT, -1)
+    found: Labels = np.where(votes.any(axis=0), votes.argmax(axis=0), without)
     return found
 
 

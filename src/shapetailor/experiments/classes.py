@@ -16,7 +16,7 @@ from torch.nn.functional import interpolate
 
 from ..arrays import Array, Floats32, Labels
 from ..classes.features import check_network, describe, feature_sources
-from ..classes.lesson import MAX_PIXELS, cell_classes, cell_side, choose_cells, learn
+from ..classes.lesson import LEFT_OUT, MAX_PIXELS, cell_classes, cell_side, choose_cells, learn
 from ..datasets import ProceduralTextures, TextureFolder, mosaic
 from ..evaluate.classes import confusion, scores
 from ..io.files import image_files
@@ -47,7 +47,7 @@ FIXED, MOSAICS, SIDE = 5, 24, 256
 
 @dataclass
 class Picture:
-    """A picture, its truth (places of classes, −1 ignored), marks by strokes, and what methods keep of it."""
+    """A picture, its truth (places of classes, `LEFT_OUT` ignored), marks by strokes, and what methods keep of it."""
 
     name: str
     image: Array
@@ -228,7 +228,7 @@ def _pictures(context: Context) -> tuple[list[Picture], list[list[int]] | None, 
     values = values[(values >= 0) & (values != IGNORE)]
     pictures = []
     for path, stored in zip(images, truths, strict=True):
-        truth = np.where(np.isin(stored, values), np.searchsorted(values, stored), -1)
+        truth = np.where(np.isin(stored, values), np.searchsorted(values, stored), LEFT_OUT)
         pictures.append(Picture(path.stem, read_image(path), truth, simulated_strokes(truth, rng), {}))
     return (
         pictures,

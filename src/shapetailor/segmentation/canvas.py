@@ -79,10 +79,10 @@ class Canvas:
         return self.masked(self._enlarged(labels[centres] if self.factor > 1 else labels))
 
     def marks_in(self, marks: Labels, name: str) -> Labels:
-        """Bring marks (-1 is unmarked) to the canvas; a block with any mark is marked, however thin."""
+        """Bring marks (negative is unmarked) to the canvas; a block with any mark is marked, however thin."""
         self._check_size(marks, name)
         if self.valid is not None:
-            marks = np.where(self.valid, marks, -1)
+            marks = np.where(self.valid, marks, np.minimum(marks, -1))
         if self.factor == 1:
             return self._enlarged(marks)
         rest = [(0, -size % self.factor) for size in marks.shape]
