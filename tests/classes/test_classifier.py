@@ -1,3 +1,5 @@
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -147,3 +149,17 @@ def test_three_pictures_are_judged_in_turn_by_heads_that_have_not_seen_them():
     wrong = Classifier.teach(lying, CLASSES).record["held_out"]
     assert wrong["accuracy"] < 0.7  # a head that had seen the lie would know it
     assert Classifier.teach(samples[:2], CLASSES).record["held_out"] is None
+
+
+def test_one_picture_is_in_memory_at_a_time():
+    alive = weakref.WeakValueDictionary()
+
+    def samples():
+        for number in range(3):
+            assert not alive
+            image, truth = picture(number)
+            alive[number] = image
+            yield image, truth
+            del image
+
+    Classifier.teach(samples(), CLASSES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +93,10 @@ class Classifier:
         check_network(loaded.net)
         usage = Usage.from_dict(loaded.usage) if loaded.usage else Usage()
         lesson = Lesson(known, loaded.net, usage.intensity, seed)
-        for number, sample in enumerate(samples):
-            lesson.add(_taught(sample, number))
+        numbers = count()
+        for sample in samples:
+            lesson.add(_taught(sample, next(numbers)))
+            del sample  # before the next is read
         head, record = lesson.learn()
         return cls(known, lesson.net, head, lesson.resolution, usage.intensity, record)
 

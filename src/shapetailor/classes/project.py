@@ -95,6 +95,7 @@ class Project:
         for picture, marks in self.marked:
             image = read_image(picture)
             yield Taught(picture.name, image, read_class_marks(marks, (image.shape[0], image.shape[1])))
+            del image  # before the next is read
 
     def check(self) -> int:
         """Raise unless all marked pictures can be learnt from; return how many there are."""
