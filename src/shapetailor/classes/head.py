@@ -65,7 +65,7 @@ class Head(nn.Module):
         return torch.cat([self(part).softmax(dim=1) for part in features.split(2**16)])
 
 
-def fit(features: Tensor, targets: Tensor, classes: int, sources: Tensor, seed: int) -> Head:
+def fit(features: Tensor, targets: Tensor, classes: int, sources: Tensor, seed: int, steps: int = STEPS) -> Head:
     """Learn a head from marked cells: features (n, F) with their `sources` (F,), targets (n,) of 0..classes−1.
 
     Cross-entropy, AdamW with half a cosine, batches drawn with the seed. A class without cells is never predicted.
@@ -85,9 +85,9 @@ def fit(features: Tensor, targets: Tensor, classes: int, sources: Tensor, seed: 
     weights = class_weights(counts)
     size, count = min(BATCH, len(x)), int(sources.max()) + 1
     optimizer = torch.optim.AdamW(head.parameters(), RATE, weight_decay=DECAY)
-    for step in range(STEPS):
+    for step in range(steps):
         for group in optimizer.param_groups:
-            group["lr"] = RATE * (1 + cos(pi * step / STEPS)) / 2
+            group["lr"] = RATE * (1 + cos(pi * step / steps)) / 2
         rows = torch.randint(len(x), (size,), generator=generator)
         noisy = x[rows] + NOISE * torch.randn(size, x.shape[1], generator=generator)
         noisy *= (torch.rand(size, count, generator=generator) >= LEFT_OUT)[:, sources]

@@ -19,7 +19,7 @@ from ..io.intensity import Intensity
 from ..network.stdnn import STDNN
 from ..segmentation.canvas import canvas_of
 from .features import describe, feature_sources
-from .head import Head, expect_shares, fit
+from .head import STEPS, Head, expect_shares, fit
 from .names import IGNORE, UNLABELLED, ClassName
 
 #: In marks, a pixel or cell from which nothing is learnt; −1 is merely unmarked.
@@ -34,8 +34,8 @@ MOST_OTHERS = 5000
 SURE = 0.8
 #: Marked cells are repeated until they are about so many of the others.
 MARKED_SHARE = 0.3
-#: Heads that are learnt without some of the pictures, to be judged on them.
-FOLDS = 3
+#: Heads that are learnt without some of the pictures, to be judged on them, and the steps of each.
+FOLDS, FOLD_STEPS = 3, 80
 
 
 class Taught(NamedTuple):
@@ -81,14 +81,14 @@ def _some(places: Labels, most: int, rng: np.random.Generator) -> tuple[Labels, 
     return np.sort(rng.choice(places, most, replace=False)), len(places) / most
 
 
-def learn(pictures: Sequence[Cells], classes: int, sources: Tensor, seed: int) -> Head:
+def learn(pictures: Sequence[Cells], classes: int, sources: Tensor, seed: int, steps: int = STEPS) -> Head:
     """Learn a head from the cells of all pictures.
 
     Where cells are not marked, a first head finds their classes and a second one learns from them too: marks by strokes
     show neither all looks of a class nor its share of a picture.
     """
     features, targets = torch.cat([each.features for each in pictures]), torch.cat([each.targets for each in pictures])
-    head = fit(features, targets, classes, sources, seed)
+    head = fit(features, targets, classes, sources, seed, steps)
     others = torch.cat([each.others for each in pictures])
     if not len(others):
         return head
@@ -99,7 +99,8 @@ def learn(pictures: Sequence[Cells], classes: int, sources: Tensor, seed: int) -
     sure = probability > SURE
     again = max(1, int(MARKED_SHARE * int(sure.sum()) / len(targets)))
     features, targets = features.repeat(again, 1), targets.repeat(again)
-    return fit(torch.cat([features, others[sure]]), torch.cat([targets, found[sure]]), classes, sources, seed)
+    features, targets = torch.cat([features, others[sure]]), torch.cat([targets, found[sure]])
+    return fit(features, targets, classes, sources, seed, steps)
 
 
 def held_out(pictures: Sequence[Cells], classes: int, sources: Tensor, seed: int) -> dict[str, Any] | None:
@@ -111,7 +112,8 @@ def held_out(pictures: Sequence[Cells], classes: int, sources: Tensor, seed: int
         return None
     matrices = []
     for fold in range(FOLDS):
-        head = learn([each for number, each in enumerate(pictures) if number % FOLDS != fold], classes, sources, seed)
+        others = [each for number, each in enumerate(pictures) if number % FOLDS != fold]
+        head = learn(others, classes, sources, seed, FOLD_STEPS)
         for each in pictures[fold::FOLDS]:
             found = head.of_cells(each.features).argmax(dim=1)
             matrices.append(confusion(each.targets.numpy(), found.numpy(), range(classes)))
