@@ -1,9 +1,12 @@
+import weakref
+
 import numpy as np
 import pytest
+import torch
 from class_pictures import CLASSES, SHAPE, picture
 
 from shapetailor import Classification, Classifier
-from shapetailor.classes.classifier import cell_classes, class_numbers
+from shapetailor.classes.lesson import cell_classes, choose_cells, class_numbers
 from shapetailor.classes.names import as_classes
 
 
@@ -73,11 +76,12 @@ def test_a_class_without_marks_is_never_found(sample):
 
 
 def test_ignored_pixels_teach_nothing(sample):
-    image, truth = sample
-    marks = truth.copy()
-    marks[:, :20], marks[:, 20:40] = 0, 255
-    taught = Classifier.teach([(image, marks)], CLASSES)
-    assert sum(taught.record["marked_pixels"].values()) == np.count_nonzero((marks == 3) | (marks == 7))
+    marks = sample[1].copy()
+    marks[:, :20] = 255
+    cells = cell_classes(class_numbers(marks, as_classes(CLASSES), SHAPE, "x"), 2, 2)
+    kept = choose_cells(torch.zeros(1, *cells.shape), cells, 0, 0)
+    assert len(kept.targets) == SHAPE[0] * (SHAPE[1] - 20) / 4
+    assert len(kept.others) == 0
 
 
 @pytest.mark.parametrize(
@@ -117,13 +121,13 @@ def test_a_segmentation_model_is_no_classifier(tmp_path):
 
 
 def test_cells_have_the_class_of_most_of_their_marked_pixels():
-    marks = np.array([[0, 1, -1, -1], [1, 1, -1, 0], [-1, -1, -1, -1], [-1, -1, 1, 1], [0, -1, -1, -1]])
-    assert cell_classes(marks, 2, 2).tolist() == [[1, 0], [-1, 1], [0, -1]]
+    marks = np.array([[0, 1, -1, -1], [1, 1, -1, 0], [-1, -1, -1, -2], [-1, -1, 1, 1], [0, -1, -1, -2]])
+    assert cell_classes(marks, 2, 2).tolist() == [[1, 0], [-1, 1], [0, -2]]
 
 
 def test_values_of_marks_become_places_of_classes():
     marks = np.array([[0, 3, 7], [255, -1, 3]])
-    assert class_numbers(marks, as_classes(CLASSES), (2, 3), "x").tolist() == [[-1, 0, 1], [-1, -1, 0]]
+    assert class_numbers(marks, as_classes(CLASSES), (2, 3), "x").tolist() == [[-1, 0, 1], [-2, -1, 0]]
 
 
 def test_pixels_outside_the_picture_have_no_class_and_do_not_count(classifier, sample):
@@ -133,3 +137,29 @@ def test_pixels_outside_the_picture_have_no_class_and_do_not_count(classifier, s
     assert (found.labels[:, :10] == 255).all()
     assert set(np.unique(found.labels[:, 10:])) <= {3, 7}
     assert sum(row.fraction for row in found.table) == pytest.approx(1)
+
+
+def test_three_pictures_are_judged_in_turn_by_heads_that_have_not_seen_them():
+    samples = [picture(number) for number in range(3)]
+    right = Classifier.teach(samples, CLASSES).record["held_out"]
+    assert right["mean_iou"] > 0.9
+    assert right["accuracy"] > 0.95
+    image, truth = samples[2]
+    lying = [*samples[:2], (image, 10 - truth)]
+    wrong = Classifier.teach(lying, CLASSES).record["held_out"]
+    assert wrong["accuracy"] < 0.7  # a head that had seen the lie would know it
+    assert Classifier.teach(samples[:2], CLASSES).record["held_out"] is None
+
+
+def test_one_picture_is_in_memory_at_a_time():
+    alive = weakref.WeakValueDictionary()
+
+    def samples():
+        for number in range(3):
+            assert not alive
+            image, truth = picture(number)
+            alive[number] = image
+            yield image, truth
+            del image
+
+    Classifier.teach(samples(), CLASSES)

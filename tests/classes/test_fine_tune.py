@@ -5,8 +5,8 @@ from class_pictures import CLASSES, picture
 
 from shapetailor import Classifier
 from shapetailor.classes import fine_tune as module
-from shapetailor.classes.classifier import Taught
 from shapetailor.classes.fine_tune import FineTuneConfig, fine_tune
+from shapetailor.classes.lesson import Taught
 
 CONFIG = FineTuneConfig(steps=2, batch=1, crop=64, every=1)
 

@@ -11,10 +11,11 @@ import tifffile
 from class_pictures import picture, project
 from PIL import Image
 
+from shapetailor import Classifier
 from shapetailor.classes.batch import as_pixel_size, stored_pixel_size
 from shapetailor.classes.classification import PixelSize
 from shapetailor.cli import main
-from shapetailor.io.images import read_labels
+from shapetailor.io.images import read_image, read_labels
 
 
 @pytest.fixture
@@ -35,6 +36,13 @@ def test_results_hold_the_classes_values_in_their_colours(taught):
     with Image.open(taught / "results" / "p0.png") as file:
         assert file.mode == "P"
         assert file.convert("RGB").getpixel((2, 2)) == (0xE6, 0x19, 0x4B)
+
+
+def test_python_finds_what_the_command_wrote(taught):
+    classifier = Classifier.load(taught / "model.safetensors")
+    for path in (taught / "pictures").iterdir():
+        labels = classifier.apply(read_image(path)).labels
+        assert np.array_equal(labels, read_labels(taught / "results" / f"{path.stem}.png"))
 
 
 def test_every_picture_has_overlay_with_legend_and_uncertainty(taught):

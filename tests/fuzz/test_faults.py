@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import resource
+import shutil
 import signal
 from contextlib import contextmanager
 
 import numpy as np
 import pytest
 
+from shapetailor.cli import main
 from shapetailor.drawing.animation import Recorder
 from shapetailor.io.images import write_image, write_labels
 from shapetailor.network import STDNN, STDNNConfig
@@ -64,3 +66,15 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path, name):
     assert list(tmp_path.iterdir()) == [path]
     WRITERS[name](path)
     assert path.stat().st_size > 64
+
+
+def test_a_full_disk_costs_a_project_of_classes_nothing(taught, tmp_path, capsys):
+    folder = shutil.copytree(taught, tmp_path / "copy")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with full_disk():
+        assert main(["teach", str(folder), "--seed", "5"]) == 2
+        assert f"{folder / 'model.safetensors'}" in capsys.readouterr().err
+        assert main(["apply", str(folder), "--force"]) == 2
+        assert f"{folder / 'results'}" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    assert main(["apply", str(folder)]) == 0

@@ -34,6 +34,15 @@ def feature_count(net: STDNN) -> int:
     return net.config.widths[-1] + net.fine.config.widths[-1] + len(SCALES) * per_scale
 
 
+def feature_sources(net: STDNN) -> Tensor:
+    """Number what the features come from, (features,): a channel is one source at all its scales."""
+    assert net.fine is not None
+    descriptors = net.config.widths[-1] + net.fine.config.widths[-1]
+    channels, directed = net.fine.config.channels // 2, len(net.fine.config.energy_scales)
+    first, second, third = torch.arange(descriptors + channels + directed).split([descriptors, channels, directed])
+    return torch.cat([first, second.repeat(len(SCALES)), third.repeat(len(SCALES))])
+
+
 def describe(net: STDNN, values: Floats32) -> Tensor:
     """Describe a picture (C, H, W) of 0..1 by (features, h, w), one cell for each block of the second network."""
     with torch.no_grad():

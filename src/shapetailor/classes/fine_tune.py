@@ -22,9 +22,10 @@ from ..network.stdnn import STDNN
 from ..segmentation.canvas import canvas_of
 from ..training.loop import Loop, Pace
 from ..training.run_state import state_path
-from .classifier import MAX_PIXELS, Classifier, Taught, cell_classes, class_numbers
+from .classifier import Classifier
 from .features import describe, features_of
-from .head import BALANCE, Head
+from .head import Head, class_weights
+from .lesson import MAX_PIXELS, Taught, cell_classes, class_numbers
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ CONTRAST, BRIGHTNESS = 0.2, 0.08
 
 class _Marked(NamedTuple):
     values: Floats32  # (C, H, W)
-    marks: Labels  # (H, W), places of classes, −1 unmarked
+    marks: Labels  # (H, W), places of classes, negative where unmarked
 
 
 class _Joint(nn.Module):
@@ -111,7 +112,12 @@ def fine_tune(
     if state is not None:
         state_path(state).unlink(missing_ok=True)
     joint.eval().requires_grad_(False)
-    tuned = {"config": vars(config), "held_out": [samples[n].name for n in held], "best_step": loop.state.best_step}
+    tuned = {
+        "config": vars(config),
+        "held_out": [samples[n].name for n in held],
+        "best_step": loop.state.best_step,
+        "mean_iou": round(loop.state.best, 4) if judged else None,
+    }
     return replace(taught, net=joint.net, head=joint.head, record={**taught.record, "fine_tune": tuned})
 
 
@@ -132,7 +138,7 @@ def _weights(marked: list[_Marked], classes: int) -> Tensor:
     counts = torch.zeros(classes)
     for each in marked:
         counts += torch.from_numpy(np.bincount(each.marks[each.marks >= 0], minlength=classes))
-    return torch.where(counts > 0, (counts / counts.sum()).clamp_min(1e-9) ** -BALANCE, 0)
+    return class_weights(counts)
 
 
 def _batch(
@@ -162,7 +168,7 @@ def _batch(
         contrast, brightness = rng.uniform(1 - CONTRAST, 1 + CONTRAST), rng.uniform(-BRIGHTNESS, BRIGHTNESS)
         toned = np.clip((values - 0.5) * contrast + 0.5 + brightness, 0, 1).astype(np.float32)
         pictures.append(torch.from_numpy(np.ascontiguousarray(toned)))
-        targets.append(torch.from_numpy(cell_classes(marks, stride, len(taught.classes))))
+        targets.append(torch.from_numpy(cell_classes(marks, stride, len(taught.classes))).clamp_min(-1))
     return torch.stack(pictures), torch.stack(targets)
 
 

@@ -8,12 +8,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..poisson import smooth
+
 HIDDEN = 64
 STEPS, BATCH, RATE, DECAY = 200, 4096, 5e-3, 0.01
 #: Weight of a class in the loss: its share of the marked cells to the power of −BALANCE.
 BALANCE = 0.25
+#: Steps of the estimate of the classes' shares.
+EXPECTATIONS = 20
 #: Deviation of the noise that is added to standardised features while learning.
 NOISE = 0.3
+#: α, in cells², at which probabilities are smoothed.
+SMOOTHING = 1.0
+#: Share of the sources that are left out of each cell while learning: other pictures differ in whole channels.
+LEFT_OUT = 0.3
 #: Standardised features are clipped here, so that no unusual picture makes a head extrapolate far.
 LARGEST = 6.0
 #: A feature that varies less than this over the marked cells says nothing.
@@ -46,14 +54,19 @@ class Head(nn.Module):
 
     @torch.no_grad()
     def probabilities(self, features: Tensor) -> Tensor:
-        """Map (inputs, h, w) to (classes, h, w)."""
-        flat = features.flatten(1).T
-        parts = [self(part).softmax(dim=1) for part in flat.split(2**16)]
-        return torch.cat(parts).T.reshape(-1, *features.shape[1:])
+        """Map a picture's features (inputs, h, w) to (classes, h, w), smoothed a little."""
+        cells = self.of_cells(features.flatten(1).T).T.reshape(1, -1, *features.shape[1:])
+        smoothed = smooth(cells, torch.zeros(1, *features.shape[1:], dtype=torch.long), SMOOTHING)[0].clamp_min(0)
+        return smoothed / smoothed.sum(dim=0)
+
+    @torch.no_grad()
+    def of_cells(self, features: Tensor) -> Tensor:
+        """Map (n, inputs) to probabilities (n, classes)."""
+        return torch.cat([self(part).softmax(dim=1) for part in features.split(2**16)])
 
 
-def fit(features: Tensor, targets: Tensor, classes: int, seed: int) -> Head:
-    """Learn a head from marked cells: features (n, F), targets (n,) of 0..classes−1.
+def fit(features: Tensor, targets: Tensor, classes: int, sources: Tensor, seed: int, steps: int = STEPS) -> Head:
+    """Learn a head from marked cells: features (n, F) with their `sources` (F,), targets (n,) of 0..classes−1.
 
     Cross-entropy, AdamW with half a cosine, batches drawn with the seed. A class without cells is never predicted.
     """
@@ -69,14 +82,15 @@ def fit(features: Tensor, targets: Tensor, classes: int, seed: int) -> Head:
     head.scale.copy_(torch.where(spread > LEAST_SPREAD, 1 / spread.clamp_min(LEAST_SPREAD), 0))
     x = head.standardise(features)
     counts = torch.bincount(targets, minlength=classes).float()
-    weights = torch.where(counts > 0, (counts / len(targets)).clamp_min(1e-9) ** -BALANCE, 0)
-    size = min(BATCH, len(x))
+    weights = class_weights(counts)
+    size, count = min(BATCH, len(x)), int(sources.max()) + 1
     optimizer = torch.optim.AdamW(head.parameters(), RATE, weight_decay=DECAY)
-    for step in range(STEPS):
+    for step in range(steps):
         for group in optimizer.param_groups:
-            group["lr"] = RATE * (1 + cos(pi * step / STEPS)) / 2
+            group["lr"] = RATE * (1 + cos(pi * step / steps)) / 2
         rows = torch.randint(len(x), (size,), generator=generator)
         noisy = x[rows] + NOISE * torch.randn(size, x.shape[1], generator=generator)
+        noisy *= (torch.rand(size, count, generator=generator) >= LEFT_OUT)[:, sources]
         loss = F.cross_entropy(head.logits(noisy), targets[rows], weight=weights)
         optimizer.zero_grad()
         loss.backward()
@@ -84,3 +98,35 @@ def fit(features: Tensor, targets: Tensor, classes: int, seed: int) -> Head:
     with torch.no_grad():
         head.out.bias[counts == 0] = -1e4
     return head.eval().requires_grad_(False)
+
+
+def class_weights(counts: Tensor) -> Tensor:
+    """Return the classes' weights in the loss; 0 for one without cells."""
+    return torch.where(counts > 0, (counts / counts.sum()).clamp_min(1e-9) ** -BALANCE, 0)
+
+
+@torch.no_grad()
+def expect_shares(head: Head, learnt: Tensor, marked: Tensor, features: Tensor, weights: Tensor) -> None:
+    """Fit a head's biases to the classes' shares of whole pictures, which strokes do not tell.
+
+    Shares are estimated from the head's own probabilities by expectation maximisation (Saerens et al. 2002, Neural
+    Computation 14). Where all cells are marked nothing changes.
+
+    Parameters
+    ----------
+    head : Head
+    learnt, marked : Tensor, (classes,)
+        Cells that the head has learnt from, and those that are marked in all.
+    features, weights : Tensor, (n, F) and (n,)
+        Cells that are not marked, and how many each stands for.
+    """
+    known = learnt > 0
+    before = (learnt * class_weights(learnt))[known]
+    before /= before.sum()
+    shares, probabilities = before, head.of_cells(features)[:, known]
+    for _ in range(EXPECTATIONS):
+        now = probabilities * (shares / before)
+        shares = marked[known] + weights @ (now / now.sum(dim=1, keepdim=True))
+        shares = shares / shares.sum()
+    after = shares ** (1 - BALANCE)
+    head.out.bias[known] += (after / after.sum() / before).log()

@@ -14,14 +14,16 @@ PROJECT/
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ..arrays import Labels
-from ..io.files import image_files
+from ..io.files import atomic, image_files
 from ..io.images import read_image, read_labels
-from .classifier import Classifier, Taught, class_numbers
+from .classifier import Classifier
 from .fine_tune import FineTuneConfig, fine_tune
+from .lesson import Taught, class_numbers
 from .names import ClassName, read_classes
 
 CLASSES, PICTURES, LIST, MARKS, RESULTS = "classes.json", "pictures", "pictures.txt", "marks", "results"
@@ -93,6 +95,7 @@ class Project:
         for picture, marks in self.marked:
             image = read_image(picture)
             yield Taught(picture.name, image, read_class_marks(marks, (image.shape[0], image.shape[1])))
+            del image  # before the next is read
 
     def check(self) -> int:
         """Raise unless all marked pictures can be learnt from; return how many there are."""
@@ -125,14 +128,11 @@ class Project:
 
     def keep(self, taught: Classifier) -> None:
         """Write a model; a former one that differs is kept under the next free number."""
-        fresh = self.model.with_name(f".fresh.{os.getpid()}{self.model.suffix}")
-        try:
+        with atomic(self.model) as fresh:
             taught.save(fresh)
             if self.model.exists() and self.model.read_bytes() != fresh.read_bytes():
-                os.link(self.model, _free(self.model))
-            fresh.replace(self.model)
-        finally:
-            fresh.unlink(missing_ok=True)
+                with atomic(_free(self.model)) as former:
+                    shutil.copyfile(self.model, former)
 
 
 def _free(model: Path) -> Path:

@@ -42,12 +42,16 @@ def run(args: argparse.Namespace) -> int:
     for each in taught.classes:
         count = taught.record["marked_pixels"][each.name]
         print(f"{each.value:3d} {each.name}: {count} pixels marked{'' if count else ', so it is never found'}")
+    if held := taught.record["held_out"]:
+        print(
+            f"held-out pictures ({held['folds']} folds, head only): "
+            f"mean IoU {held['mean_iou']:.3f}, accuracy {held['accuracy']:.3f} of marked pixels"
+        )
     if args.fine_tune:
         tuned = taught.record["fine_tune"]
-        held = ", ".join(tuned["held_out"])
-        print(
-            f"fine-tuned, best at step {tuned['best_step']}: held out {held}" if held else "fine-tuned, none held out"
-        )
+        names = ", ".join(tuned["held_out"])
+        found = f"best at step {tuned['best_step']}, mean IoU {tuned['mean_iou']:.3f} on {names}, held out"
+        print(f"fine-tuned, {found if names else 'none held out'}")
     print(f"{len(taught.record['pictures'])} pictures, {perf_counter() - began:.1f} s: {project.model}")
     return 0
 

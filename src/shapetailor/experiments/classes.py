@@ -15,9 +15,8 @@ from skimage.draw import line
 from torch.nn.functional import interpolate
 
 from ..arrays import Array, Floats32, Labels
-from ..classes.classifier import MAX_PIXELS, MOST_CELLS, cell_classes
-from ..classes.features import check_network, describe
-from ..classes.head import fit
+from ..classes.features import check_network, describe, feature_sources
+from ..classes.lesson import LEFT_OUT, MAX_PIXELS, cell_classes, cell_side, choose_cells, learn
 from ..datasets import ProceduralTextures, TextureFolder, mosaic
 from ..evaluate.classes import confusion, scores
 from ..io.files import image_files
@@ -48,7 +47,7 @@ FIXED, MOSAICS, SIDE = 5, 24, 256
 
 @dataclass
 class Picture:
-    """A picture, its truth (places of classes, −1 ignored), marks by strokes, and what methods keep of it."""
+    """A picture, its truth (places of classes, `LEFT_OUT` ignored), marks by strokes, and what methods keep of it."""
 
     name: str
     image: Array
@@ -108,18 +107,15 @@ class _Ours:
     def __init__(self, model: str, count: int) -> None:
         self.net, self.count = read_model(model).net, count
         check_network(self.net)
+        self._side = cell_side(self.net)
 
     def __call__(self, taught: Sequence[Picture], marks: Sequence[Labels], seed: int) -> Callable[[Picture], Labels]:
-        features, targets = [], []
+        kept = []
         for number, (picture, mark) in enumerate(zip(taught, marks, strict=True)):
             described = self._features(picture)
-            cells = cell_classes(picture.kept["canvas"].marks_in(mark, "marks"), self._side, self.count).ravel()
-            chosen = np.flatnonzero(cells >= 0)
-            if len(chosen) > MOST_CELLS:
-                chosen = np.sort(np.random.default_rng([seed, number]).choice(chosen, MOST_CELLS, replace=False))
-            features.append(described.flatten(1)[:, torch.from_numpy(chosen)].T.float())
-            targets.append(torch.from_numpy(cells[chosen]))
-        head = fit(torch.cat(features), torch.cat(targets), self.count, seed)
+            cells = cell_classes(picture.kept["canvas"].marks_in(mark, "marks"), self._side, self.count)
+            kept.append(choose_cells(described, cells, seed, number))
+        head = learn(kept, self.count, feature_sources(self.net), seed)
 
         def predict(picture: Picture) -> Labels:
             probabilities = head.probabilities(self._features(picture).float())[None]
@@ -130,11 +126,6 @@ class _Ours:
             return found
 
         return predict
-
-    @property
-    def _side(self) -> int:
-        assert self.net.fine is not None
-        return self.net.fine.stride
 
     def _features(self, picture: Picture) -> torch.Tensor:
         if "features" not in picture.kept:
@@ -156,30 +147,35 @@ class _Forest:
 
         features, targets = [], []
         for number, (picture, mark) in enumerate(zip(taught, marks, strict=True)):
-            chosen = np.flatnonzero(mark.ravel() >= 0)
+            seen = mark[::STEP, ::STEP].ravel()
+            chosen = np.flatnonzero(seen >= 0)
             if len(chosen) > FOREST_PIXELS:
                 chosen = np.random.default_rng([seed, number]).choice(chosen, FOREST_PIXELS, replace=False)
-            bank = _filter_bank(picture.image)
+            bank = _filter_bank(picture)
             features.append(bank.reshape(-1, bank.shape[2])[chosen])
-            targets.append(mark.ravel()[chosen])
+            targets.append(seen[chosen])
         forest = RandomForestClassifier(
             TREES, min_samples_leaf=3, class_weight="balanced", n_jobs=-1, random_state=seed
         ).fit(np.concatenate(features), np.concatenate(targets))
 
         def predict(picture: Picture) -> Labels:
-            bank = _filter_bank(picture.image)[::STEP, ::STEP]
+            bank = _filter_bank(picture)
             found: Labels = forest.predict(bank.reshape(-1, bank.shape[2])).reshape(bank.shape[:2])
             return found
 
         return predict
 
 
-def _filter_bank(image: Array) -> Floats32:
+def _filter_bank(picture: Picture) -> Floats32:
+    """Features of every `STEP`-th pixel along each side."""
     from skimage.feature import multiscale_basic_features
 
-    axis = 2 if image.ndim == 3 else None
-    bank: Floats32 = multiscale_basic_features(image, channel_axis=axis).astype(np.float32)
-    return bank
+    if "bank" not in picture.kept:
+        axis = 2 if picture.image.ndim == 3 else None
+        bank = multiscale_basic_features(picture.image, channel_axis=axis)[::STEP, ::STEP]
+        picture.kept["bank"] = np.ascontiguousarray(bank, np.float32)
+    found: Floats32 = picture.kept["bank"]
+    return found
 
 
 def simulated_strokes(truth: Labels, rng: np.random.Generator) -> Labels:
@@ -232,7 +228,7 @@ def _pictures(context: Context) -> tuple[list[Picture], list[list[int]] | None, 
     values = values[(values >= 0) & (values != IGNORE)]
     pictures = []
     for path, stored in zip(images, truths, strict=True):
-        truth = np.where(np.isin(stored, values), np.searchsorted(values, stored), -1)
+        truth = np.where(np.isin(stored, values), np.searchsorted(values, stored), LEFT_OUT)
         pictures.append(Picture(path.stem, read_image(path), truth, simulated_strokes(truth, rng), {}))
     return (
         pictures,

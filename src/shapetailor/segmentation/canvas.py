@@ -94,7 +94,7 @@ class Canvas:
         return self.masked(self._enlarged(central))
 
     def marks_in(self, marks: Labels, name: str) -> Labels:
-        """Bring marks (-1 is unmarked) to the canvas; a block with any mark is marked, however thin."""
+        """Bring marks (negative is unmarked) to the canvas; a block with any mark is marked, however thin."""
         self._check_size(marks, name)
         return self._enlarged(_highest(marks, self.factor, self.valid))
 
@@ -259,14 +259,14 @@ def _pooled(planes: Array, factor: int) -> Floats32:
 
 
 def _highest(marks: Labels, factor: int, valid: Mask | None) -> Labels:
-    """The highest number of the pixels inside, in each block."""
+    """The highest number in each block; pixels outside count as unmarked."""
     height, width = (-(-side // factor) for side in marks.shape)
-    found = np.full((height, width), -1, marks.dtype)
+    found = np.full((height, width), np.iinfo(marks.dtype).min, marks.dtype)
     columns = np.arange(0, marks.shape[1], factor)
     for row in range(factor):
         lines = marks[row::factor]
         if valid is not None:
-            lines = np.where(valid[row::factor], lines, -1)
+            lines = np.where(valid[row::factor], lines, np.minimum(lines, -1))
         part = found[: len(lines)]
         np.maximum(part, np.maximum.reduceat(lines, columns, axis=1), out=part)
     return found

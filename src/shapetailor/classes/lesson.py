@@ -1,0 +1,214 @@
+"""Marked pictures become cells with features and classes, and these a head.
+
+A cell is a block of the second network. Only some of a picture's cells are kept: many pictures fit into memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..arrays import Labels
+from ..evaluate.classes import confusion, scores
+from ..io.intensity import Intensity
+from ..network.stdnn import STDNN
+from ..segmentation.canvas import canvas_of
+from .features import describe, feature_sources
+from .head import STEPS, Head, expect_shares, fit
+from .names import IGNORE, UNLABELLED, ClassName
+
+#: In marks, a pixel or cell from which nothing is learnt; −1 is merely unmarked.
+LEFT_OUT = -2
+#: Larger pictures are reduced for the work.
+MAX_PIXELS = 2**22
+#: Marked cells of a picture that are learnt from, at most.
+MOST_CELLS = 12_000
+#: Cells of a picture that are not marked and yet kept, at most.
+MOST_OTHERS = 5000
+#: A first head's probability above which its class is learnt from.
+SURE = 0.8
+#: Marked cells are repeated until they are about so many of the others.
+MARKED_SHARE = 0.3
+#: Heads that are learnt without some of the pictures, to be judged on them, and the steps of each.
+FOLDS, FOLD_STEPS = 3, 80
+
+
+class Taught(NamedTuple):
+    """A marked picture: its name for messages, the picture, and its marks.
+
+    Marks are H×W integers: values of classes, 0 or negative where nothing is marked, 255 where nothing shall be learnt.
+    """
+
+    name: str
+    image: Any
+    marks: Any
+
+
+class Cells(NamedTuple):
+    """What is kept of a picture: some of the marked cells, some of the others, and how many each stands for."""
+
+    features: Tensor  # (n, F)
+    targets: Tensor  # (n,)
+    weight: float
+    others: Tensor  # (m, F)
+    others_weight: float
+
+
+def choose_cells(features: Tensor, cells: Labels, seed: int, number: int) -> Cells:
+    """Choose from the cells of picture `number`, described by (F, h, w), at random where there are very many."""
+    rng = np.random.default_rng([seed, number])
+    flat = features.flatten(1)
+    marked, marked_weight = _some(np.flatnonzero(cells >= 0), MOST_CELLS, rng)
+    others, others_weight = _some(np.flatnonzero(cells == -1), MOST_OTHERS, rng)
+    return Cells(
+        flat[:, torch.from_numpy(marked)].T.float().contiguous(),
+        torch.from_numpy(cells.ravel()[marked]),
+        marked_weight,
+        flat[:, torch.from_numpy(others)].T.float().contiguous(),
+        others_weight,
+    )
+
+
+def _some(places: Labels, most: int, rng: np.random.Generator) -> tuple[Labels, float]:
+    """Return at most so many places, and how many each stands for."""
+    if len(places) <= most:
+        return places, 1.0
+    return np.sort(rng.choice(places, most, replace=False)), len(places) / most
+
+
+def learn(pictures: Sequence[Cells], classes: int, sources: Tensor, seed: int, steps: int = STEPS) -> Head:
+    """Learn a head from the cells of all pictures.
+
+    Where cells are not marked, a first head finds their classes and a second one learns from them too: marks by strokes
+    show neither all looks of a class nor its share of a picture.
+    """
+    features, targets = torch.cat([each.features for each in pictures]), torch.cat([each.targets for each in pictures])
+    head = fit(features, targets, classes, sources, seed, steps)
+    others = torch.cat([each.others for each in pictures])
+    if not len(others):
+        return head
+    marked = torch.stack([each.weight * torch.bincount(each.targets, minlength=classes) for each in pictures]).sum(0)
+    weights = torch.cat([torch.full((len(each.others),), each.others_weight) for each in pictures])
+    expect_shares(head, torch.bincount(targets, minlength=classes), marked, others, weights)
+    probability, found = head.of_cells(others).max(dim=1)
+    sure = probability > SURE
+    again = max(1, int(MARKED_SHARE * int(sure.sum()) / len(targets)))
+    features, targets = features.repeat(again, 1), targets.repeat(again)
+    features, targets = torch.cat([features, others[sure]]), torch.cat([targets, found[sure]])
+    return fit(features, targets, classes, sources, seed, steps)
+
+
+def held_out(pictures: Sequence[Cells], classes: int, sources: Tensor, seed: int) -> dict[str, Any] | None:
+    """Judge heads on the marked cells of pictures that they have not learnt from; None where there are too few.
+
+    Every third picture is left out in turn.
+    """
+    if len(pictures) < FOLDS:
+        return None
+    matrices = []
+    for fold in range(FOLDS):
+        others = [each for number, each in enumerate(pictures) if number % FOLDS != fold]
+        head = learn(others, classes, sources, seed, FOLD_STEPS)
+        for each in pictures[fold::FOLDS]:
+            found = head.of_cells(each.features).argmax(dim=1)
+            matrices.append(confusion(each.targets.numpy(), found.numpy(), range(classes)))
+    judged = scores(matrices)
+    return {
+        "folds": FOLDS,
+        "mean_iou": round(judged.mean_iou, 4),
+        "accuracy": round(judged.accuracy, 4),
+        "iou": [None if np.isnan(each) else round(float(each), 4) for each in judged.iou],
+    }
+
+
+class Lesson:
+    """Marked cells of all pictures, collected one picture at a time."""
+
+    def __init__(self, classes: tuple[ClassName, ...], net: STDNN, intensity: Intensity, seed: int) -> None:
+        self.classes, self.net, self.intensity, self.seed = classes, net, intensity, seed
+        self.resolution = 0
+        self._names: list[str] = []
+        self._pixels = np.zeros(len(classes), np.int64)
+        self._digest = hashlib.sha256()
+        self._pictures: list[Cells] = []
+
+    def add(self, sample: Taught) -> None:
+        """Describe a picture and keep some of its cells."""
+        canvas = canvas_of(sample.image, self.net.image_channels, self.net.stride, MAX_PIXELS, self.intensity)
+        marks = class_numbers(sample.marks, self.classes, canvas.source.shape, sample.name)
+        self._digest.update(
+            canvas.original.tobytes() + marks.astype(np.int16).tobytes() + bytes(str(marks.shape), "ascii")
+        )
+        self._names.append(sample.name)
+        if (marks < 0).all():
+            raise ValueError(f"{sample.name}: it marks no pixel with a class")
+        self._pixels += np.bincount(marks[marks >= 0], minlength=len(self.classes))
+        if not self.resolution:
+            self.resolution = max(canvas.values.shape[1:])
+            self.net = self.net.rescaled(self.resolution)
+        if canvas.valid is not None:  # nothing is learnt from outside the picture
+            marks = np.where(canvas.valid, marks, LEFT_OUT)
+        cells = cell_classes(canvas.marks_in(marks, sample.name), cell_side(self.net), len(self.classes))
+        features = describe(self.net, canvas.values)
+        self._pictures.append(choose_cells(features, cells, self.seed, len(self._names)))
+
+    def learn(self) -> tuple[Head, dict[str, Any]]:
+        """Return a head and what is kept of the lesson in the file."""
+        if not self._names:
+            raise ValueError("samples must hold at least one marked picture, got none")
+        if np.count_nonzero(self._pixels) < 2:
+            only = ", ".join(each.name for each, count in zip(self.classes, self._pixels, strict=True) if count)
+            raise ValueError(f"marks must be of at least two classes, got {only} only")
+        count, sources = len(self.classes), feature_sources(self.net)
+        record = {
+            "seed": self.seed,
+            "marks": self._digest.hexdigest(),
+            "pictures": self._names,
+            "marked_pixels": {each.name: int(n) for each, n in zip(self.classes, self._pixels, strict=True)},
+            "held_out": held_out(self._pictures, count, sources, self.seed),
+        }
+        return learn(self._pictures, count, sources, self.seed), record
+
+
+def class_numbers(marks: Any, classes: tuple[ClassName, ...], shape: tuple[int, ...], name: str) -> Labels:
+    """Check a map of classes' values and return their places in `classes`, −1 where unmarked, `LEFT_OUT` for 255."""
+    array = np.asarray(marks.detach().cpu() if isinstance(marks, Tensor) else marks)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{name}: marks must hold integers, got {array.dtype}")
+    if array.shape != tuple(shape):
+        raise ValueError(f"{name}: marks must have the picture's size {tuple(shape)}, got {array.shape}")
+    values = [each.value for each in classes]
+    present = np.unique(array[(array > UNLABELLED) & (array != IGNORE)])
+    unknown = np.setdiff1d(present, values)
+    if len(unknown):
+        known = ", ".join(f"{each.value} {each.name}" for each in classes)
+        raise ValueError(f"{name}: marks name the unknown class {', '.join(map(str, unknown))}; classes are {known}")
+    places = np.full(256, -1, np.int64)
+    places[values], places[IGNORE] = np.arange(len(values)), LEFT_OUT
+    numbers: Labels = places[np.clip(array, 0, 255)]
+    return numbers
+
+
+def cell_classes(marks: Labels, side: int, classes: int) -> Labels:
+    """Return the class that most marked pixels of each block have, (h, w).
+
+    Where none is marked: `LEFT_OUT` if some pixel is, else −1.
+    """
+    rest = [(0, -length % side) for length in marks.shape]
+    whole = np.pad(marks, rest, constant_values=-1)
+    blocks = whole.reshape(whole.shape[0] // side, side, whole.shape[1] // side, side)
+    votes = np.stack([(blocks == number).sum(axis=(1, 3)) for number in range(classes)])
+    without = np.where((blocks == LEFT_OUT).any(axis=(1, 3)), LEFT_OUT, -1)
+    found: Labels = np.where(votes.any(axis=0), votes.argmax(axis=0), without)
+    return found
+
+
+def cell_side(net: STDNN) -> int:
+    """Return the side of a cell in pixels."""
+    assert net.fine is not None
+    return net.fine.stride

@@ -1,0 +1,79 @@
+"""What a lesson makes of cells: features that are made here, no networks."""
+
+import numpy as np
+import pytest
+import torch
+
+from shapetailor.classes.head import expect_shares, fit
+from shapetailor.classes.lesson import MOST_CELLS, MOST_OTHERS, choose_cells, held_out, learn
+
+SOURCES = torch.arange(6)
+
+
+def drawn(rng, counts, shift=0.0):
+    """Cells of two classes that overlap, and their classes."""
+    targets = np.repeat([0, 1], counts)
+    features = rng.normal(size=(len(targets), 6)) + 0.6 * targets[:, None] + shift
+    return torch.from_numpy(features).float(), torch.from_numpy(targets)
+
+
+def picture(rng, marked, unmarked, shift=0.0):
+    """A picture of 1 × n cells: features (6, 1, n), marks, truth."""
+    features, targets = drawn(rng, marked, shift)
+    others, truth = drawn(rng, unmarked, shift)
+    cells = np.concatenate([targets.numpy(), np.full(len(truth), -1)])
+    return torch.cat([features, others]).T[:, None], cells[None], truth
+
+
+def test_the_share_of_a_class_is_found_though_both_are_marked_equally_often():
+    rng = np.random.default_rng(0)
+    features, targets = drawn(rng, (300, 300))
+    others, truth = drawn(rng, (2700, 300))
+    head = fit(features, targets, 2, SOURCES, 0)
+    before = head.of_cells(others).argmax(dim=1)
+    counts = torch.bincount(targets)
+    expect_shares(head, counts, counts, others, torch.ones(len(others)))
+    after = head.of_cells(others).argmax(dim=1)
+    wrong, better = (abs(found.float().mean() - 0.1) for found in (before, after))
+    assert wrong > 0.1
+    assert better < 0.5 * wrong
+    assert (after == truth).sum() > (before == truth).sum()
+
+
+def test_shares_of_fully_marked_pictures_stay():
+    features, targets = drawn(np.random.default_rng(1), (400, 100))
+    head = fit(features, targets, 2, SOURCES, 0)
+    bias, counts = head.out.bias.clone(), torch.bincount(targets)
+    expect_shares(head, counts, counts, features[:0], torch.ones(0))
+    torch.testing.assert_close(head.out.bias, bias)
+
+
+def test_cells_without_marks_teach_too():
+    rng = np.random.default_rng(2)
+    features, cells, _ = picture(rng, (20, 20), (4000, 400))
+    test, right = drawn(rng, (4000, 400))
+    accuracies = []
+    for described, marks in ((features, cells), (features[:, :, :40], cells[:, :40])):
+        head = learn([choose_cells(described, marks, 0, 0)], 2, SOURCES, 0)
+        accuracies.append((head.of_cells(test).argmax(dim=1) == right).float().mean())
+    assert accuracies[0] > accuracies[1] + 0.05
+
+
+def test_few_cells_of_a_large_picture_are_kept_and_stand_for_all():
+    features = torch.zeros(6, 200, 200)
+    cells = np.full((200, 200), -1)
+    cells[:, :80] = 1
+    kept = choose_cells(features, cells, 0, 0)
+    assert (len(kept.features), len(kept.others)) == (MOST_CELLS, MOST_OTHERS)
+    assert kept.weight * MOST_CELLS == pytest.approx(200 * 80)
+    assert kept.others_weight * MOST_OTHERS == pytest.approx(200 * 120)
+
+
+def test_fewer_than_three_pictures_are_not_judged():
+    rng = np.random.default_rng(3)
+    pictures = [choose_cells(*picture(rng, (60, 60), (0, 0))[:2], 0, number) for number in range(3)]
+    judged = held_out(pictures, 2, SOURCES, 0)
+    assert judged["folds"] == 3
+    assert 0.5 < judged["mean_iou"] < judged["accuracy"] < 1
+    assert len(judged["iou"]) == 2
+    assert held_out(pictures[:2], 2, SOURCES, 0) is None
