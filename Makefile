@@ -47,19 +47,22 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-# The shipped model from its data (docs/models.md): make texture RWTSD=DIR MULTI_REGION=DIR BRODATZ=DIR
+# The shipped model from its data (docs/models.md): make texture RWTSD=DIR MULTI_REGION=DIR BRODATZ=DIR TEXTURES=DIR
 # Stopped, the same command goes on where it was. FIRST and SECOND are for shorter tries.
-FIRST  ?= --most 500 --steps 4000 --batch 24 --samples 7000 --validate-every 400
-SECOND ?= --most 500 --steps 1400 --samples 1400
+FIRST  ?= --steps 4000 --batch 24 --samples 7000 --validate-every 400
+SECOND ?= --steps 1200 --samples 1200
 MADE   := out/texture
-FOLDERS = --data $(RWTSD) $(MULTI_REGION) $(MADE)/mosaics
+FOLDERS = --data $(RWTSD) $(MULTI_REGION) $(MADE)/brodatz $(MADE)/textures --most 1000 --seed 0
+# Mosaics of the textures to train on; those of other classes are for tests.
+MOSAICS = test -d $(MADE)/$(1) || { rm -rf $(MADE)/part && $(BIN)/shapetailor data mosaics --textures "$(2)" --part train \
+	--count $(3) --regions $(4) --out $(MADE)/part && mv $(MADE)/part $(MADE)/$(1); }
 
 texture: $(STAMP)
-	@test -d "$(RWTSD)" -a -d "$(MULTI_REGION)" -a -d "$(BRODATZ)" || \
-	{ echo "make texture needs folders: RWTSD=DIR MULTI_REGION=DIR BRODATZ=DIR" >&2; exit 2; }
-	test -d $(MADE)/mosaics || { rm -rf $(MADE)/part && $(BIN)/shapetailor data mosaics --textures "$(BRODATZ)" \
-	--part train --count 300 --regions 2-5 --out $(MADE)/part && mv $(MADE)/part $(MADE)/mosaics; }
-	$(BIN)/shapetailor train $(FOLDERS) $(FIRST) --seed 0 --resume --out $(MADE)/first.safetensors
+	@test -d "$(RWTSD)" -a -d "$(MULTI_REGION)" -a -d "$(BRODATZ)" -a -d "$(TEXTURES)" || \
+	{ echo "make texture needs folders: RWTSD=DIR MULTI_REGION=DIR BRODATZ=DIR TEXTURES=DIR" >&2; exit 2; }
+	$(call MOSAICS,brodatz,$(BRODATZ),300,2-5)
+	$(call MOSAICS,textures,$(TEXTURES),600,2-8)
+	$(BIN)/shapetailor train $(FOLDERS) $(FIRST) --resume --out $(MADE)/first.safetensors
 	$(BIN)/shapetailor sharpen $(MADE)/first.safetensors $(FOLDERS) $(SECOND) --resume --out $(MADE)/texture.safetensors
 
 clean:
