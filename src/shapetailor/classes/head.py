@@ -20,8 +20,6 @@ EXPECTATIONS = 20
 NOISE = 0.3
 #: α, in cells², at which probabilities are smoothed.
 SMOOTHING = 1.0
-#: Share of the sources that are left out of each cell while learning: other pictures differ in whole channels.
-LEFT_OUT = 0.3
 #: Standardised features are clipped here, so that no unusual picture makes a head extrapolate far.
 LARGEST = 6.0
 #: A feature that varies less than this over the marked cells says nothing.
@@ -65,10 +63,19 @@ class Head(nn.Module):
         return torch.cat([self(part).softmax(dim=1) for part in features.split(2**16)])
 
 
-def fit(features: Tensor, targets: Tensor, classes: int, sources: Tensor, seed: int, steps: int = STEPS) -> Head:
+def fit(
+    features: Tensor,
+    targets: Tensor,
+    classes: int,
+    sources: Tensor,
+    seed: int,
+    left_out: float = 0.0,
+    steps: int = STEPS,
+) -> Head:
     """Learn a head from marked cells: features (n, F) with their `sources` (F,), targets (n,) of 0..classes−1.
 
-    Cross-entropy, AdamW with half a cosine, batches drawn with the seed. A class without cells is never predicted.
+    Cross-entropy, AdamW with half a cosine, batches drawn with the seed; a share `left_out` of the sources is left
+    out of each cell. A class without cells is never predicted.
     """
     generator = torch.Generator().manual_seed(seed)
     head = Head(features.shape[1], classes)
@@ -90,7 +97,7 @@ def fit(features: Tensor, targets: Tensor, classes: int, sources: Tensor, seed: 
             group["lr"] = RATE * (1 + cos(pi * step / steps)) / 2
         rows = torch.randint(len(x), (size,), generator=generator)
         noisy = x[rows] + NOISE * torch.randn(size, x.shape[1], generator=generator)
-        noisy *= (torch.rand(size, count, generator=generator) >= LEFT_OUT)[:, sources]
+        noisy *= (torch.rand(size, count, generator=generator) >= left_out)[:, sources]
         loss = F.cross_entropy(head.logits(noisy), targets[rows], weight=weights)
         optimizer.zero_grad()
         loss.backward()

@@ -30,6 +30,9 @@ MAX_PIXELS = 2**22
 MOST_CELLS = 12_000
 #: Cells of a picture that are not marked and yet kept, at most.
 MOST_OTHERS = 5000
+#: Share of the sources that are left out of a cell while learning, since other pictures differ in whole channels; less
+#: where many pictures show how: one over their number.
+MOST_LEFT_OUT = 0.3
 #: A first head's probability above which its class is learnt from.
 SURE = 0.8
 #: Marked cells are repeated until they are about so many of the others.
@@ -88,7 +91,8 @@ def learn(pictures: Sequence[Cells], classes: int, sources: Tensor, seed: int, s
     show neither all looks of a class nor its share of a picture.
     """
     features, targets = torch.cat([each.features for each in pictures]), torch.cat([each.targets for each in pictures])
-    head = fit(features, targets, classes, sources, seed, steps)
+    left_out = min(MOST_LEFT_OUT, 1 / len(pictures))
+    head = fit(features, targets, classes, sources, seed, left_out, steps)
     others = torch.cat([each.others for each in pictures])
     if not len(others):
         return head
@@ -100,7 +104,7 @@ def learn(pictures: Sequence[Cells], classes: int, sources: Tensor, seed: int, s
     again = max(1, int(MARKED_SHARE * int(sure.sum()) / len(targets)))
     features, targets = features.repeat(again, 1), targets.repeat(again)
     features, targets = torch.cat([features, others[sure]]), torch.cat([targets, found[sure]])
-    return fit(features, targets, classes, sources, seed, steps)
+    return fit(features, targets, classes, sources, seed, left_out, steps)
 
 
 def held_out(pictures: Sequence[Cells], classes: int, sources: Tensor, seed: int) -> dict[str, Any] | None:
