@@ -173,7 +173,7 @@ def split_classes(classes: Sequence[str], seed: int = 0) -> tuple[list[int], lis
     """Split textures like `split_textures`, but by their classes: no class is in both parts.
 
     >>> split_classes(["bark", "wool", "bark", "cork", "wool", "tile", "foam"])
-    ([0, 1, 2, 4, 5], [3, 6])
+    ([3, 5, 6], [0, 1, 2, 4])
     """
     names = list(dict.fromkeys(classes))
     training = {names[each] for each in split_textures(len(names), seed)[0]}

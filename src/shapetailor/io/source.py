@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable, Sequence
 from math import prod
 from pathlib import Path
@@ -72,7 +73,8 @@ class Source:
     ) -> None:
         self.name, self.shape, self.channels, self.dtype = name, shape, channels, dtype
         self.georeference, self.pixel_size = georeference, pixel_size
-        self._window, self.close = window, close
+        self._window = window
+        self.close = weakref.finalize(self, close)  # once: when it is called, or when nobody needs the source any more
         self._last: tuple[tuple[int, ...], Picture] | None = None  # `valid` follows `read`
 
     def __enter__(self) -> Source:
