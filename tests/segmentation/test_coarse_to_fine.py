@@ -15,7 +15,7 @@ from shapetailor.io.source import Source, open_source
 from shapetailor.segmentation import coarse_to_fine
 from shapetailor.segmentation.canvas import canvas_of
 from shapetailor.segmentation.cleanup import pieces_of
-from shapetailor.segmentation.coarse_to_fine import levels, refined, sharpened
+from shapetailor.segmentation.coarse_to_fine import levels, refine, refined, sharpened
 
 
 def waves(height=320, width=384):
@@ -122,6 +122,23 @@ def test_a_large_picture_is_read_in_windows(monkeypatch):
     found = sharpened(small, canvas)
     assert 0 < max(sizes) <= 2**14 + 4 * 768
     np.testing.assert_array_equal(found, sharpened(small, canvas_of(image, 3, 1, truth.size // 16)))
+
+
+def test_windows_that_look_the_same_are_not_done_again(monkeypatch):
+    monkeypatch.setattr(coarse_to_fine, "CORE", 64)
+    image, truth = waves(640, 768)
+    canvas, small = on_canvas(image, truth, 4)
+    other = small.copy()
+    other[:6] = 1 - other[:6].clip(0, 1)
+    known, done = {}, []
+    first = sharpened(small, canvas, known=known)
+    monkeypatch.setattr(coarse_to_fine, "refine", lambda *args: done.append(args) or refine(*args))
+    np.testing.assert_array_equal(sharpened(small, canvas, known=known), first)
+    assert not done
+    changed = sharpened(other, canvas, known=known)
+    partly, _ = len(done), done.clear()
+    np.testing.assert_array_equal(changed, sharpened(other, canvas))
+    assert 0 < partly < len(done)
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ core depends on nothing further than `HALO` away. So windows give the same label
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import sha1
 from itertools import product
 from math import inf
 from typing import NamedTuple
@@ -25,6 +26,8 @@ from ..evolution.colour_crf import ROUNDS, TEMPERATURE, WINDOW, follow
 from ..labels import dilate, smooth_boundaries
 from .canvas import Canvas
 
+#: What windows looked like and what came of them, by level and corner: a window that looks the same is not done again.
+Known = dict[tuple[int, int, int], tuple[bytes, Array]]
 #: Numbers of regions while boundaries are refined: a fourth of what int64 takes.
 Short = NDArray[np.int16]
 
@@ -49,7 +52,7 @@ class Band(NamedTuple):
     cost: Floats32
 
 
-def sharpened(labels: Labels, canvas: Canvas, marks: Labels | None = None) -> Short:
+def sharpened(labels: Labels, canvas: Canvas, marks: Labels | None = None, known: Known | None = None) -> Short:
     """Bring a label map of the canvas to the picture's size, with boundaries to the pixel.
 
     Parameters
@@ -59,11 +62,13 @@ def sharpened(labels: Labels, canvas: Canvas, marks: Labels | None = None) -> Sh
     canvas : Canvas
     marks : (H, W) integers, optional
         Pixels of the picture that keep their region; −1 elsewhere.
+    known : dict, optional
+        Kept by the caller from one call to the next for the same picture.
     """
     found: Short = canvas.upright(labels).astype(np.int16)
     for coarse, fine in levels(canvas.factor):
         found = _carried(found, coarse, fine, canvas)
-        found = refined(found, canvas, fine, marks)
+        found = refined(found, canvas, fine, marks, known=known)
     return found
 
 
@@ -79,7 +84,9 @@ def levels(factor: int) -> Iterator[tuple[int, int]]:
         factor = smaller
 
 
-def refined(labels: Short, canvas: Canvas, factor: int, marks: Labels | None, core: int = CORE) -> Short:
+def refined(
+    labels: Short, canvas: Canvas, factor: int, marks: Labels | None, core: int = CORE, known: Known | None = None
+) -> Short:
     """Decide the pixels within `REACH` of a boundary anew, on blocks of `factor` pixels a side."""
     found = labels.copy()
     height, width = labels.shape
@@ -89,12 +96,19 @@ def refined(labels: Short, canvas: Canvas, factor: int, marks: Labels | None, co
         if not _has_boundary(labels[_widened(inner, REACH + SMOOTHED, labels.shape)]):
             continue
         box = _widened(inner, HALO, labels.shape)
-        seen = canvas.window(factor, box) if whole is None else whole[(slice(None), *box)]
         fixed = None if marks is None else canvas.marks_at(marks, factor, box)
+        key, looks = (factor, top, left), labels[box].tobytes() + (b"" if fixed is None else fixed.tobytes())
+        digest = sha1(looks, usedforsecurity=False).digest()
+        if known is not None and key in known and known[key][0] == digest:
+            found[inner] = known[key][1]
+            continue
+        seen = canvas.window(factor, box) if whole is None else whole[(slice(None), *box)]
         place = tuple(slice(a.start - b.start, a.stop - b.start) for a, b in zip(inner, box, strict=True))
         turn = canvas.pose
         here = refine(turn.apply(labels[box]), turn.apply(seen), None if fixed is None else turn.apply(fixed))
         found[inner] = turn.undo(here)[place]
+        if known is not None:
+            known[key] = digest, found[inner].copy()
     return found
 
 

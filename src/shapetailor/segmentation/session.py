@@ -12,6 +12,7 @@ from ..arrays import Floats32, Labels, Mask
 from ..evolution import Callback, EvolutionConfig
 from ..strokes.marks import Mark, as_mark, partial_labels, rasterise
 from .canvas import Canvas, canvas_of
+from .coarse_to_fine import Known as KnownWindows
 from .coarse_to_fine import sharpened
 from .described import Described, missing
 from .mending import mended, opened
@@ -70,6 +71,7 @@ class Session:
         self._described = Described.of(canvas, net, segmenter.device, usage.positions, needs_whole=True)
         self._scene = Scene(self._described.descriptors(), self._described.fine_descriptors(), canvas.values)
         self._unaided: dict[int, Unaided] = {}
+        self._windows: KnownWindows = {}
         self._known: tuple[tuple[bytes, int], tuple[Floats32, Mask]] | None = None
         self._init = None if init is None else self._checked(init)
         if regions is not None:
@@ -148,7 +150,7 @@ class Session:
             energy, converged = run.energy, run.converged
         wide, unsure = enlarged(u, canvas), enlarged(_uncertainty(u)[None], canvas)[0]
         if refine and canvas.factor > 1:
-            full = sharpened(labels, canvas, marks).astype(np.int64)
+            full = sharpened(labels, canvas, marks, self._windows).astype(np.int64)
         else:
             full = (enlarged(one_hot(labels, count), canvas) if moved else wide).argmax(axis=0)
         if self._init is not None:  # what was given stays to the pixel
