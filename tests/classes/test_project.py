@@ -11,6 +11,7 @@ import tifffile
 from class_pictures import picture, project
 from PIL import Image
 
+from full_disk import full_disk
 from shapetailor import Classifier
 from shapetailor.classes.batch import as_pixel_size, stored_pixel_size
 from shapetailor.classes.classification import PixelSize
@@ -230,3 +231,15 @@ def test_the_pixels_size_is_read_from_imagej_and_ome_files_only(tmp_path):
 def test_a_pixels_size_without_side_or_unit_is_refused(text):
     with pytest.raises(ValueError, match="--pixel-size"):
         as_pixel_size(text)
+
+
+def test_a_full_disk_costs_a_project_of_classes_nothing(taught, tmp_path, capsys):
+    folder = shutil.copytree(taught, tmp_path / "copy")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with full_disk():
+        assert main(["teach", str(folder), "--seed", "5"]) == 2
+        assert f"{folder / 'model.safetensors'}" in capsys.readouterr().err
+        assert main(["apply", str(folder), "--force"]) == 2
+        assert f"{folder / 'results'}" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    assert main(["apply", str(folder)]) == 0

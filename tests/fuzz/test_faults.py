@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import resource
-import shutil
-import signal
-from contextlib import contextmanager
-
 import numpy as np
 import pytest
 
-from shapetailor.cli import main
+from full_disk import full_disk
 from shapetailor.drawing.animation import Recorder
 from shapetailor.io.images import write_image, write_labels
 from shapetailor.network import STDNN, STDNNConfig
@@ -22,19 +17,6 @@ NOISE = RNG.integers(0, 256, (80, 90, 3), dtype=np.uint8)
 RESULT = Segmentation(
     labels=RNG.integers(0, 40, (80, 90)), image=NOISE, energy=[0.0], iterations=0, converged=True, vanished=(50,)
 )
-
-
-@contextmanager
-def full_disk(room=64):
-    """No file may grow beyond a few bytes: writing more fails, as on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, handler)
 
 
 def animate(path):
@@ -66,15 +48,3 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path, name):
     assert list(tmp_path.iterdir()) == [path]
     WRITERS[name](path)
     assert path.stat().st_size > 64
-
-
-def test_a_full_disk_costs_a_project_of_classes_nothing(taught, tmp_path, capsys):
-    folder = shutil.copytree(taught, tmp_path / "copy")
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    with full_disk():
-        assert main(["teach", str(folder), "--seed", "5"]) == 2
-        assert f"{folder / 'model.safetensors'}" in capsys.readouterr().err
-        assert main(["apply", str(folder), "--force"]) == 2
-        assert f"{folder / 'results'}" in capsys.readouterr().err
-    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
-    assert main(["apply", str(folder)]) == 0

@@ -36,7 +36,7 @@ MOST_PIXELS, UNSURE_SIDE = 2**22, 768
 #: Sessions that are kept open.
 MOST_OPEN = 3
 #: Seconds that a stroke under way, and a preview that was just shown, keep refinements waiting.
-STROKE, PAUSE = 5.0, 0.15
+STROKE, PAUSE = 5.0, 0.3
 
 
 class Engine:
@@ -226,7 +226,7 @@ class Engine:
             if refine and not self._is_calm():
                 self._later(name)
                 return
-            result = opened.session.result(refine, callback=self._is_old)
+            result = opened.session.result(refine, callback=self._is_old, stop=self._is_old)
             if refine and self._is_old():
                 self._later(name)
                 return

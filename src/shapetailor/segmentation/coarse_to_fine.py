@@ -11,7 +11,7 @@ core depends on nothing further than `HALO` away. So windows give the same label
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha1
 from itertools import product
 from math import inf
@@ -52,7 +52,13 @@ class Band(NamedTuple):
     cost: Floats32
 
 
-def sharpened(labels: Labels, canvas: Canvas, marks: Labels | None = None, known: Known | None = None) -> Short:
+def sharpened(
+    labels: Labels,
+    canvas: Canvas,
+    marks: Labels | None = None,
+    known: Known | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Short:
     """Bring a label map of the canvas to the picture's size, with boundaries to the pixel.
 
     Parameters
@@ -64,11 +70,13 @@ def sharpened(labels: Labels, canvas: Canvas, marks: Labels | None = None, known
         Pixels of the picture that keep their region; −1 elsewhere.
     known : dict, optional
         Kept by the caller from one call to the next for the same picture.
+    stop : callable, optional
+        Asked before each window; True leaves the others as they are.
     """
     found: Short = canvas.upright(labels).astype(np.int16)
     for coarse, fine in levels(canvas.factor):
         found = _carried(found, coarse, fine, canvas)
-        found = refined(found, canvas, fine, marks, known=known)
+        found = refined(found, canvas, fine, marks, known=known, stop=stop)
     return found
 
 
@@ -85,13 +93,21 @@ def levels(factor: int) -> Iterator[tuple[int, int]]:
 
 
 def refined(
-    labels: Short, canvas: Canvas, factor: int, marks: Labels | None, core: int = CORE, known: Known | None = None
+    labels: Short,
+    canvas: Canvas,
+    factor: int,
+    marks: Labels | None,
+    core: int = CORE,
+    known: Known | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Short:
     """Decide the pixels within `REACH` of a boundary anew, on blocks of `factor` pixels a side."""
     found = labels.copy()
     height, width = labels.shape
     whole = canvas.window(factor, (slice(0, height), slice(0, width))) if factor > 1 and labels.size <= KEPT else None
     for top, left in product(range(0, height, core), range(0, width, core)):
+        if stop():
+            break
         inner = slice(top, min(height, top + core)), slice(left, min(width, left + core))
         if not _has_boundary(labels[_widened(inner, REACH + SMOOTHED, labels.shape)]):
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -120,6 +121,7 @@ class Session:
         evolution: EvolutionConfig | None = None,
         callback: Callback | None = None,
         return_descriptors: bool = False,
+        stop: Callable[[], bool] = lambda: False,
     ) -> Segmentation:
         """Return the regions, with `probabilities` and `uncertainty`.
 
@@ -130,6 +132,8 @@ class Session:
             of the time.
         min_share, evolution, callback, return_descriptors
             As for `Segmenter.segment`.
+        stop : callable, optional
+            Asked now and then while boundaries are refined; True ends that early.
         """
         marks = rasterise(self.marks, self.shape)
         if (marks < 0).all():
@@ -140,7 +144,7 @@ class Session:
         fixed = canvas.marks_in(marks, "marks")
         u, movable = self._probabilities(fixed, count)
         labels, energy, converged = canvas.masked(u.argmax(axis=0)), list[float](), False
-        moved = refine and bool(movable.any())
+        moved = refine and bool(movable.any()) and not stop()
         if moved:
             config = evolution or self.segmenter.usage.near
             held = np.where(
@@ -150,7 +154,7 @@ class Session:
             energy, converged = run.energy, run.converged
         wide, unsure = enlarged(u, canvas), enlarged(_uncertainty(u)[None], canvas)[0]
         if refine and canvas.factor > 1:
-            full = sharpened(labels, canvas, marks, self._windows).astype(np.int64)
+            full = sharpened(labels, canvas, marks, self._windows, stop).astype(np.int64)
         else:
             full = (enlarged(one_hot(labels, count), canvas) if moved else wide).argmax(axis=0)
         if self._init is not None:  # what was given stays to the pixel
