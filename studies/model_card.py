@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
+from itertools import takewhile
 
 import numpy as np
 from torch.utils.data import Subset
 from tqdm import tqdm
 
 from shapetailor import Segmenter, metrics
-from shapetailor.datasets import RWTSD, MosaicDataset, Sample, SyntheticMultiRegion, TextureFolder, split_textures
+from shapetailor.datasets import RWTSD, MosaicDataset, Sample, SyntheticMultiRegion, TextureFolder, split_classes
 from shapetailor.datasets.mosaics import Textures
 from shapetailor.network.checkpoint import load_model
 
@@ -52,10 +53,12 @@ def main() -> None:
     parser.add_argument("--rwtsd", required=True, help="the Real-World Texture Segmentation Dataset")
     parser.add_argument("--multi-region", required=True, help="the synthetic multi-region set")
     parser.add_argument("--brodatz", required=True, help="the folder of Brodatz textures")
+    parser.add_argument("--textures", help="a folder of textures, by class")
     parser.add_argument("--most", type=int, default=100, help="images of each set")
     parser.add_argument("--auto", action="store_true", help="let the number of regions be chosen")
     args = parser.parse_args()
-    held_out = set(load_model(args.model)[1]["validation"]["images"])
+    own = [sample.name for sample in _first(RWTSD(args.rwtsd))]
+    held_out = _leading(load_model(args.model)[1]["validation"]["images"], set(own))
     segmenter = Segmenter.from_pretrained(args.model)
     print("| data | images | covering | Rand | VOI | mIoU | ARI | best IoU of true regions | boundary F | true count |")
     print("|---|---|---|---|---|---|---|---|---|---|")
@@ -63,9 +66,23 @@ def main() -> None:
     measure("RWTSD, held out", segmenter, (s for s in _first(photographs) if s.name in held_out), args.auto)
     mosaics = SyntheticMultiRegion(args.multi_region, "val")
     measure("multi-region, validation split", segmenter, _first(mosaics, args.most), args.auto)
-    textures = TextureFolder(args.brodatz)
-    unseen = Subset(textures, split_textures(len(textures))[1])
-    measure("Brodatz, two unseen textures", segmenter, _first(MosaicDataset(unseen, 200, seed=1), args.most), args.auto)
+    measure("Brodatz, two unseen textures", segmenter, _first(_unseen(args.brodatz, 2, 1), args.most), args.auto)
+    for regions in (2, 5) if args.textures else ():
+        mosaics = _unseen(args.textures, regions, regions)
+        measure(f"{regions} textures of unseen classes", segmenter, _first(mosaics, args.most), args.auto)
+
+
+def _unseen(folder: str, regions: int, seed: int) -> Textures:
+    """Mosaics of textures whose classes were held out from training."""
+    textures = TextureFolder(folder)
+    kept = split_classes(textures.classes)[1]
+    classes = [textures.classes[each] for each in kept]
+    return MosaicDataset(Subset(textures, kept), 200, (regions, regions), seed=seed, classes=classes)
+
+
+def _leading(names: list[str], known: set[str]) -> set[str]:
+    """The photographs among held-out images: they come first; later names of other sets may be the same."""
+    return set(takewhile(lambda name: name in known, names))
 
 
 def _first(dataset: Textures, most: int | None = None) -> Iterable[Sample]:
