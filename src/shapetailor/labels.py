@@ -157,6 +157,21 @@ def relabel(labels: Ints) -> tuple[Ints, Ints]:
     return renumbered.reshape(labels.shape).astype(np.int64), former.astype(np.int64)
 
 
+def in_order(labels: Ints) -> Ints:
+    """Number regions 0, 1, … by where they first appear, row by row; negative labels stay.
+
+    Numbers by clusters would depend on rounding, and so on the number of threads.
+
+    >>> in_order(np.array([[-1, 2, 2], [0, 0, 2]]))
+    array([[-1,  0,  0],
+           [ 1,  1,  0]])
+    """
+    values, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    ranks = np.argsort(np.argsort(np.where(values < 0, labels.size, first)))
+    ordered: Ints = np.where(values < 0, values, ranks)[inverse].reshape(labels.shape)
+    return ordered
+
+
 def resize_labels(labels: Ints, shape: tuple[int, int]) -> Ints:
     """Return a label map at another size, by the nearest pixel."""
     rows, columns = ((2 * np.arange(n) + 1) * m // (2 * n) for n, m in zip(shape, labels.shape, strict=True))

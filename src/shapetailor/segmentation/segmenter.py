@@ -306,9 +306,10 @@ def _start(whole: Array, count: int, start: Start, rng: np.random.Generator, ins
         chosen = auto_start(whole, MOST_REGIONS, rng, inside)
         count = int(chosen.max()) + 1
         if start == "ncut":
-            return chosen, count
+            return maps.in_order(chosen), count
     if count == 1:
         return np.zeros(whole.shape[1:], np.int64), 1
     if start == "boxes":
         return maps.boxes(whole.shape[1:], count, per_side=max(8, isqrt(count - 1) + 1)), count
-    return (starts.ncut_start if start == "ncut" else starts.kmeans_start)(whole, count, rng, inside), count
+    found = (starts.ncut_start if start == "ncut" else starts.kmeans_start)(whole, count, rng, inside)
+    return maps.in_order(found), count
