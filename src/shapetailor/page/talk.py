@@ -103,7 +103,7 @@ class Talk:
         if known is not None:
             tab.show(await run_in_threadpool(self.engine.frame, name, known))
         elif not self.engine.is_ready:
-            words = "Getting ready; the first start on a machine takes about a minute…"
+            words = "Getting ready… The first start on a machine takes about a minute."
             tab.say({"type": "status", "picture": name, "text": words})
         self.engine.want(name)
 
@@ -116,7 +116,8 @@ class Talk:
         history, changed = await run_in_threadpool(self._store, name, named, said)
         whole = [stroke.to_dict() for stroke in history.strokes]
         count: Any = len(whole) if said["type"] == "stroke" else whole
-        tab.say({"type": "stored", "picture": name, "id": named, "revision": history.revision, "strokes": count})
+        stored = {"type": "stored", "picture": name, "id": named, "revision": history.revision, "strokes": count}
+        tab.say(stored | {"depth": history.depth})
         if changed:
             for other in self.hub.following(name):
                 if other is not tab:
@@ -200,4 +201,5 @@ def _name(said: Any) -> str | None:
 
 def _strokes(name: str, history: History) -> dict[str, Any]:
     strokes = [stroke.to_dict() for stroke in history.strokes]
-    return {"type": "strokes", "picture": name, "revision": history.revision, "strokes": strokes}
+    news = {"type": "strokes", "picture": name, "revision": history.revision, "strokes": strokes}
+    return news | {"depth": history.depth}

@@ -1,7 +1,6 @@
 /** The list of classes: choose, add, rename, recolour, remove. */
 import { putClasses } from "./api.js";
 import { byId, icon, make, swatch } from "./dom.js";
-import { attempt } from "./messages.js";
 import { changed, classes, classOf, on, state } from "./state.js";
 
 const list = byId("class-list");
@@ -61,7 +60,7 @@ function openDialog(each) {
   byId("class-color").value = each.color || freeColour();
   byId("class-ignored").checked = Boolean(each.ignored);
   byId("class-remove").hidden = isNew;
-  dialog.returnValue = "";
+  byId("class-error").hidden = true;
   dialog.showModal();
   byId("class-name").select();
 }
@@ -87,11 +86,16 @@ function freeValue() {
   return value;
 }
 
-/** Send the whole list; the server refuses what cannot be. */
+/** Send the whole list; what the server refuses is said in the dialog, which stays. */
 async function store(next) {
-  const project = await attempt(putClasses(next.sort((a, b) => a.value - b.value)));
-  if (!project) return false;
-  state.project = project;
+  try {
+    state.project = await putClasses(next.sort((a, b) => a.value - b.value));
+  } catch (error) {
+    byId("class-error").textContent = error.message;
+    byId("class-error").hidden = false;
+    return false;
+  }
+  dialog.close();
   changed("project");
   return true;
 }
@@ -99,12 +103,10 @@ async function store(next) {
 export function startClasses() {
   on(["project", "classes"], show);
   byId("add-class").onclick = addClass;
-  byId("class-cancel").onclick = () => dialog.close("");
-  byId("class-remove").onclick = () => {
-    dialog.close("");
-    void store(classes().filter((each) => each.value !== edited.value));
-  };
-  dialog.onclose = () => {
-    if (dialog.returnValue === "keep") void keep();
+  byId("class-cancel").onclick = () => dialog.close();
+  byId("class-remove").onclick = () => void store(classes().filter((each) => each.value !== edited.value));
+  dialog.querySelector("form").onsubmit = (event) => {
+    event.preventDefault();
+    void keep();
   };
 }

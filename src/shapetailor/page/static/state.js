@@ -17,6 +17,8 @@ export const state = {
   picture: /** @type {any} */ (null),
   strokes: /** @type {Stroke[]} */ ([]),
   revision: 0,
+  /** How many changes can be undone, and done again. */
+  depth: { undo: 0, redo: 0 },
   /** Sent, but not yet acknowledged. */
   pending: /** @type {Pending[]} */ ([]),
   /** Names of pictures that could not be opened. */

@@ -11,7 +11,6 @@ let open = /** @type {(name: string) => void} */ (() => {});
 
 function makeRow(picture) {
   const image = make("img", { loading: "lazy", decoding: "async", alt: "", draggable: false });
-  if (!picture.error) image.src = pictureUrl(picture.name, "/thumb.jpg");
   const badges = make("span", { className: "badges" });
   const button = make(
     "button",
@@ -20,7 +19,7 @@ function makeRow(picture) {
     badges,
     make("span", { className: "name", textContent: picture.name }),
   );
-  return { item: make("li", {}, button), button, badges };
+  return { item: make("li", {}, button), button, badges, image };
 }
 
 function show() {
@@ -35,7 +34,11 @@ function show() {
 }
 
 function update(picture) {
-  const { button, badges } = rows.get(picture.name);
+  const { button, badges, image } = rows.get(picture.name);
+  if (!picture.error && image.dataset.version !== picture.version) {
+    image.dataset.version = picture.version;
+    image.src = pictureUrl(picture.name, `/thumb.jpg?v=${picture.version}`);
+  }
   const states = [state.unreadable.has(picture.name) ? "failed" : picture.state];
   if (picture.state === "applied" && picture.marks !== "none") states.unshift("marked");
   const words = [picture.name, ...states.map((each) => WORDS[each])].join(", ");

@@ -1,8 +1,8 @@
 /** The toolbar and the view's options. */
 import { byId, debounced } from "./dom.js";
 import { changed, drawnStrokes, on, shownFrame, state } from "./state.js";
-import { act } from "./strokes.js";
-import { cursor, onMove, showAll, zoom } from "./viewer.js";
+import { act, cancelStroke, liveStroke } from "./strokes.js";
+import { cursor, onMove, redraw, showAll, zoom } from "./viewer.js";
 import { view } from "./view.js";
 
 const [THINNEST, THICKEST] = [0.75, 400];
@@ -20,11 +20,18 @@ export function resizeBrush(factor) {
   changed("tool");
 }
 
+/** Forget the stroke that is being drawn. */
+export function leaveStroke() {
+  cancelStroke();
+  redraw("pen");
+}
+
 /** Undo, redo or clear the strokes of the picture on view. @param {"undo"|"redo"|"clear"} type */
 export function changeMarks(type) {
-  if (!state.picture?.editable) return;
-  if (type === "clear" && drawnStrokes().length === 0) return;
-  act(type);
+  if (!state.picture?.editable) return undefined;
+  if (liveStroke()) return leaveStroke();
+  if (byId(type).disabled) return undefined;
+  return act(type);
 }
 
 /** Switch one of the options. @param {"outlinesOnly"|"unsure"|"sideBySide"|"marksShown"|"overlayShown"} option */
@@ -62,8 +69,9 @@ function showTools() {
 
 function showMarksState() {
   const editable = Boolean(state.picture?.editable);
-  byId("undo").disabled = !editable;
-  byId("redo").disabled = !editable;
+  const waiting = state.pending.length > 0;
+  byId("undo").disabled = !editable || (!waiting && !state.depth.undo);
+  byId("redo").disabled = !editable || (!waiting && !state.depth.redo);
   byId("clear").disabled = !editable || drawnStrokes().length === 0;
 }
 
