@@ -127,3 +127,12 @@ def test_the_size_by_the_header_is_that_of_the_upright_picture(tmp_path):
     exif[0x0112] = 6
     Image.new("RGB", (30, 20)).save(tmp_path / "turned.jpg", exif=exif)
     assert header_size(tmp_path / "turned.jpg") == ((20, 30), None)
+
+
+def test_a_name_that_cannot_be_listed_keeps_nobody_from_drawing(tmp_path):
+    pictures(tmp_path, 2)
+    Image.new("L", (8, 8)).save(tmp_path / " p9 .png")
+    workspace = Workspace(tmp_path)
+    assert "' p9 .png' is left out: rename it" in workspace.describe({})["warnings"][0]
+    workspace.history("p0").add(STROKE)
+    assert [path.name for path in Project(tmp_path).pictures] == ["p0.png", "p1.png"]

@@ -26,7 +26,7 @@ from .frames import gray_png, labels_png
 from .hub import Hub
 from .jobs import Jobs
 from .live import Engine
-from .refusal import Refusal
+from .refusal import Refusal, words
 from .talk import Talk
 from .uploads import receive_json, receive_picture
 from .views import TILE, Views
@@ -270,10 +270,10 @@ async def _refused(request: Request, error: Exception) -> Response:
     if isinstance(error, ClientDisconnect):
         return Response(status_code=400)  # which nobody reads
     if isinstance(error, HTTPException):
-        words = {404: "There is no such page.", 405: "This cannot be done here."}
-        return JSONResponse({"error": words.get(error.status_code, error.detail)}, error.status_code)
+        known = {404: "There is no such page.", 405: "This cannot be done here."}
+        return JSONResponse({"error": known.get(error.status_code, error.detail)}, error.status_code)
     status = 507 if isinstance(error, (OSError, MemoryError)) and not isinstance(error, FileNotFoundError) else 422
-    return JSONResponse({"error": str(error) or type(error).__name__}, status)
+    return JSONResponse({"error": words(error)}, status)
 
 
 async def _failed(request: Request, error: Exception) -> Response:

@@ -23,7 +23,7 @@ from ..strokes.marks import Stroke
 from .frames import Frame, frame, gray_png, labels_png, table
 from .history import marks_anything
 from .opened import Answer, Opened, give_marks, places_of
-from .refusal import Refusal
+from .refusal import Refusal, words
 from .views import Views
 from .workspace import Workspace
 
@@ -129,9 +129,9 @@ class Engine:
                 self._refused.pop(name, None)
                 self.want(name)
             while (known := self.answer(name)) is None or known.stage != "refined":
-                revision, words = self._refused.get(name, (-1, ""))
+                revision, why = self._refused.get(name, (-1, ""))
                 if revision == self.workspace.history(name).revision:
-                    raise Refusal(404, words)
+                    raise Refusal(404, why)
                 if time.monotonic() > until or self._ended:
                     raise Refusal(503, "The regions are not ready yet. Try again in a moment.")
                 with self._change:
@@ -173,18 +173,18 @@ class Engine:
                 else:
                     self._answer(self._loaded(), name)
             except (Refusal, ValueError, TypeError, OSError, MemoryError) as error:
-                self._give_up(name, "error", str(error) or type(error).__name__)
+                self._give_up(name, "error", words(error))
             except Exception as error:  # the thread must live on
                 log.exception("computing %s failed", name)
                 self._give_up(
                     name, "error", f"Something went wrong while {name} was worked on ({type(error).__name__})."
                 )
 
-    def _give_up(self, name: str, kind: str, words: str) -> None:
+    def _give_up(self, name: str, kind: str, why: str) -> None:
         """Say why there are no labels."""
         with suppress(Refusal, ValueError, OSError):
-            self._refused[name] = self.workspace.history(name).revision, words or NOTHING
-        self.tell(name, {"type": kind, "picture": name, "text": words})
+            self._refused[name] = self.workspace.history(name).revision, why or NOTHING
+        self.tell(name, {"type": kind, "picture": name, "text": why})
 
     def _later(self, name: str) -> None:
         """Do the rest when there is time."""

@@ -14,7 +14,7 @@ from ..strokes.marks import THINNEST, Stroke
 from .history import History
 from .hub import Hub, Tab
 from .live import Engine
-from .refusal import Refusal
+from .refusal import Refusal, words
 from .views import Views
 from .workspace import Workspace
 
@@ -64,12 +64,11 @@ class Talk:
             said = _parsed(text)
             await self._answer(tab, said)
         except (Refusal, ValueError, TypeError, OSError, OverflowError, MemoryError) as error:
-            words = str(error) or type(error).__name__
             named = _name(said)
             if named is not None:
-                tab.say({"type": "refused", "id": named, "picture": said.get("picture"), "error": words})
+                tab.say({"type": "refused", "id": named, "picture": said.get("picture"), "error": words(error)})
             else:
-                tab.say({"type": "error", "text": words})
+                tab.say({"type": "error", "text": words(error)})
 
     async def _answer(self, tab: Tab, said: dict[str, Any]) -> None:
         what = said.get("type")
@@ -103,8 +102,8 @@ class Talk:
         if known is not None:
             tab.show(await run_in_threadpool(self.engine.frame, name, known))
         elif not self.engine.is_ready:
-            words = "Getting ready… The first start on a machine takes about a minute."
-            tab.say({"type": "status", "picture": name, "text": words})
+            text = "Getting ready… The first start on a machine takes about a minute."
+            tab.say({"type": "status", "picture": name, "text": text})
         self.engine.want(name)
 
     async def _change(self, tab: Tab, said: dict[str, Any]) -> None:

@@ -92,7 +92,9 @@ class Workspace:
         by_stem: dict[str, Path] = {}
         self.warnings = []
         for path in found:
-            if by_stem.setdefault(path.stem, path) is not path:
+            if path.name != path.name.strip() or not path.name.isprintable():  # no line of the list could name it
+                self.warnings.append(f"{path.name!r} is left out: rename it, without spaces at its ends.")
+            elif by_stem.setdefault(path.stem, path) is not path:
                 self.warnings.append(f"{path.name} is left out: {by_stem[path.stem].name} has the same name.")
         return dict(sorted(by_stem.items()))
 
@@ -162,9 +164,6 @@ class Workspace:
             self._own()
             if not (self.folder / LIST).is_file() and not (self.folder / PICTURES).is_dir():
                 pictures = self.pictures()
-                for path in pictures.values():
-                    if path.name != path.name.strip() or not path.name.isprintable():
-                        raise Refusal(409, f"Rename {path.name!r}: a picture's name must have no spaces at its ends.")
                 self._write_list([path.name for path in pictures.values()])
             if not self.is_project:
                 write_classes(self.folder / CLASSES, self.classes)
@@ -176,7 +175,11 @@ class Workspace:
             return
         if not self.folder.is_dir():
             self.folder.mkdir(parents=True)
-        check_writable(self.folder)
+        try:
+            check_writable(self.folder)
+        except PermissionError:
+            words = "The folder cannot be written to. Copy the pictures to where you may write, and serve that."
+            raise Refusal(409, words) from None
         handle = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -5,6 +5,8 @@ import { changed, classes, classOf, on, state } from "./state.js";
 
 const list = byId("class-list");
 const dialog = byId("class-dialog");
+/** Values are 1 to 254. */
+const MOST_CLASSES = 254;
 /** The class in the dialog; its value is null while it is new. @type {any} */
 let edited = null;
 
@@ -73,10 +75,12 @@ const freeColour = () => COLOURS.find((color) => !classes().some((each) => each.
 async function keep() {
   const name = byId("class-name").value.trim();
   const value = edited.value ?? freeValue();
+  if (value > MOST_CLASSES) return refuse(`There are ${MOST_CLASSES} classes, which is the most.`);
   const fresh = { value, name, color: byId("class-color").value };
   if (byId("class-ignored").checked) fresh.ignored = true;
   const others = classes().filter((each) => each.value !== value);
   if (await store([...others, fresh])) chooseClass(value);
+  return undefined;
 }
 
 function freeValue() {
@@ -86,13 +90,17 @@ function freeValue() {
   return value;
 }
 
+function refuse(words) {
+  byId("class-error").textContent = words;
+  byId("class-error").hidden = false;
+}
+
 /** Send the whole list; what the server refuses is said in the dialog, which stays. */
 async function store(next) {
   try {
     state.project = await putClasses(next.sort((a, b) => a.value - b.value));
   } catch (error) {
-    byId("class-error").textContent = error.message;
-    byId("class-error").hidden = false;
+    refuse(error.message);
     return false;
   }
   dialog.close();

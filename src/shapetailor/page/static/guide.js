@@ -11,7 +11,7 @@ function sentence() {
   if (drawn.size > 1) return project.model ? "Draw where it is wrong. N shows the next picture." : "Draw where it is wrong. Then mark another picture (N), or teach.";
   if (drawn.size === 1) return "Now choose another class, and draw a stroke where that is.";
   if (project.classes.length < 2) return "Add a class for each texture.";
-  return "Choose a class on the right, and draw a stroke where it is in the picture.";
+  return "Choose a class, and draw a stroke where it is in the picture.";
 }
 
 export function startGuide() {

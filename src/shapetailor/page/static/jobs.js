@@ -28,9 +28,10 @@ export function takeJob(job) {
 }
 
 /** What a job is doing or has done. */
-function jobWords({ kind, state: stage, text, done, total: of }) {
+function jobWords({ kind, state: stage, text, done, total: of, failures }) {
   if (stage === "done" && kind === "teach") return "The model is taught. Apply it to all pictures.";
-  if (stage === "done") return `Applied to ${done} of ${of} pictures.`;
+  const bad = failures?.length ?? 0;
+  if (stage === "done") return `Applied to ${done - bad} of ${of} pictures.${bad ? ` ${bad} could not be read.` : ""}`;
   if (stage === "failed") return `${NAMES[kind]} failed: ${text}`;
   const count = stage === "running" && of ? ` (${done} of ${of})` : "";
   return `${text || `${NAMES[kind]}…`}${text?.includes(String(of)) ? "" : count}`;
@@ -50,7 +51,7 @@ function show() {
   byId("job-text").textContent = told ? jobWords(job) : modelWords(model);
   byId("job-text").classList.toggle("error", job?.state === "failed");
   byId("job-failures").hidden = !job?.failures?.length;
-  byId("job-failures").replaceChildren(...(job?.failures ?? []).map((each) => make("li", { textContent: each })));
+  byId("job-failures").replaceChildren(...(job?.failures ?? []).map((each) => make("li", { textContent: each.replace(`${state.project?.folder}/`, "") })));
   if (running() && job.curve?.length) showHeldOut(job.held_out, job.curve, `${job.curve.at(-1)[0]} steps`);
   else showHeldOut(model?.held_out, (model?.teachings ?? []).map((each, place) => [place, each]), "teaching by teaching");
 }

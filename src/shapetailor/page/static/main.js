@@ -116,7 +116,10 @@ async function start() {
   });
   themeButton();
   on(["strokes", "frame"], dropStale);
-  on(["connection"], () => (byId("connection").hidden = state.connected));
+  on(["connection"], () => {
+    byId("connection").hidden = state.connected;
+    if (!state.connected) hint(""); // nobody works on it any more
+  });
   window.addEventListener("beforeunload", (event) => {
     if (state.pending.length) event.preventDefault(); // what is drawn and not stored would be lost: the browser asks
   });

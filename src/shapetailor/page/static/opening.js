@@ -21,7 +21,6 @@ export async function openPicture(name) {
   cancelStroke(); // it belongs to the former picture
   closeFrames();
   hint("");
-  state.radius = radiusFor(picture);
   Object.assign(state, { picture, strokes: picture.strokes, revision: picture.revision, depth: picture.depth, range: picture.range, evolving: false });
   state.source = picture.applied && (picture.applied_newer || !picture.strokes.length) ? "applied" : "live";
   status("");
@@ -39,14 +38,6 @@ function couldNotOpen(name, error) {
   if (wanted === name) wanted = state.picture?.name ?? null;
   status("");
   changed("project");
-}
-
-/** A brush that is as large in this picture as it was in the former one. */
-function radiusFor({ width, height }) {
-  const side = Math.min(width, height);
-  const former = state.picture && Math.min(state.picture.width, state.picture.height);
-  const radius = former ? (state.radius * side) / former : Math.max(2, side / 60);
-  return radius < 10 ? Math.max(0.75, Math.round(4 * radius) / 4) : Math.round(radius);
 }
 
 let soon = 0;

@@ -26,7 +26,9 @@ export const state = {
   connected: false,
 
   tool: "brush",
+  /** Of the brush in pixels, and as a part of the picture's shorter side, which stays from picture to picture. */
   radius: 6,
+  brushShare: 1 / 60,
   classValue: 1,
 
   opacity: 0.4,

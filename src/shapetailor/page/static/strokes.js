@@ -36,6 +36,9 @@ function inPicture(context, draw) {
   context.save();
   context.scale(view.scale, view.scale);
   context.translate(-view.x, -view.y);
+  context.beginPath();
+  context.rect(0, 0, state.picture.width, state.picture.height); // nothing is marked outside
+  context.clip();
   context.lineCap = "round";
   context.lineJoin = "round";
   draw();

@@ -74,4 +74,5 @@ export function startThumbs(opener) {
   open = opener;
   on(["project"], show);
   on(["picture"], showCurrent);
+  new ResizeObserver(showCurrent).observe(list);
 }

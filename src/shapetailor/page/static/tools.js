@@ -13,11 +13,26 @@ export function chooseTool(tool) {
   changed("tool");
 }
 
-/** Make the brush larger or smaller. @param {number} factor */
-export function resizeBrush(factor) {
-  const radius = Math.min(Math.max(state.radius * factor, THINNEST), THICKEST);
-  state.radius = radius < 10 ? Math.round(radius * 4) / 4 : Math.round(radius);
+const sideOf = ({ width, height }) => Math.min(width, height);
+
+/** Make the brush so large, in pixels of the picture. @param {number} radius */
+function setRadius(radius) {
+  const kept = Math.min(Math.max(radius, THINNEST), THICKEST);
+  state.radius = kept < 10 ? Math.round(kept * 4) / 4 : Math.round(kept);
   changed("tool");
+}
+
+function chooseRadius(radius) {
+  setRadius(radius);
+  if (state.picture) state.brushShare = state.radius / sideOf(state.picture);
+}
+
+/** Make the brush larger or smaller. @param {number} factor */
+export const resizeBrush = (factor) => chooseRadius(state.radius * factor);
+
+/** A brush that is as large in this picture as it was chosen in another. */
+function fitBrush() {
+  if (state.picture) setRadius(Math.max(state.brushShare * sideOf(state.picture), Math.min(2, sideOf(state.picture) / 4)));
 }
 
 /** Forget the stroke that is being drawn. */
@@ -153,8 +168,7 @@ export function startTools() {
   for (const button of byId("tools").children) button.onclick = () => chooseTool(button.dataset.tool);
   byId("tools").addEventListener("keydown", stepTools);
   byId("radius").oninput = (event) => {
-    state.radius = toRadius(Number(event.target.value));
-    resizeBrush(1);
+    chooseRadius(toRadius(Number(event.target.value)));
   };
   for (const type of /** @type {const} */ (["undo", "redo", "clear"])) byId(type).onclick = () => changeMarks(type);
   byId("zoom-in").onclick = () => zoom(1.5);
@@ -174,6 +188,7 @@ export function startTools() {
   on(["tool"], showTools);
   on(["strokes", "picture"], showMarksState);
   on(["picture"], openRange);
+  on(["picture"], fitBrush);
   on(["picture"], showPlace);
   onMove(showZoom);
   showTools();
