@@ -357,6 +357,17 @@ def test_the_keyboard_alone_marks_two_classes(open_tab, served):
     tab.until("state.picture.name !== 'p9'")
 
 
+def test_the_strip_is_one_stop_of_the_tab_key_and_arrows_walk_in_it(open_tab):
+    tab = open_tab("p0")
+    tab.page.locator('.thumb[tabindex="0"]').focus()
+    assert tab.page.locator('.thumb[tabindex="0"]').count() == 1
+    tab.keys("ArrowDown", "ArrowDown", "ArrowUp", "Enter")
+    tab.until("state.picture.name === document.activeElement.dataset.name")
+    assert tab.get("state.picture.name") == "p1"
+    tab.keys("Tab")
+    assert not tab.page.evaluate("document.activeElement.matches('.thumb')")
+
+
 def test_fingers_draw_alone_and_zoom_in_pairs(open_tab, served):
     tab = open_tab("p10", has_touch=True)
     touch = tab.context.new_cdp_session(tab.page)

@@ -8,9 +8,11 @@ function sentence() {
   if (!picture.editable) return "This picture is marked by a map in the folder marks; strokes cannot be drawn on it.";
   const drawn = new Set(drawnStrokes().map((each) => each.region).filter((region) => region > 0));
   if (shownFrame()?.stage === "applied") return "Draw where it is wrong; N shows the next picture. Then teach again.";
-  if (drawn.size > 1) return project.model ? "Draw where it is wrong. N shows the next picture." : "Draw where it is wrong. Then mark another picture (N), or teach.";
+  if (drawn.size > 1 && project.model && !project.model.results) return "Apply the model: every picture gets its classes.";
+  if (drawn.size > 1) return "Draw where it is wrong. Then mark another picture (N), or teach.";
   if (drawn.size === 1) return "Now choose another class, and draw a stroke where that is.";
   if (project.classes.length < 2) return "Add a class for each texture.";
+  if (project.classes.some(({ name }) => /^class \d+$/.test(name))) return "Name the classes with the pencil. Choose one, and draw a stroke where it is.";
   return "Choose a class, and draw a stroke where it is in the picture.";
 }
 
