@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
 
-from ..arrays import Array, Labels, Mask
+from ..arrays import Array, Labels, Mask, as_array, is_tensor
 from .files import atomic
 from .palette import palette
 from .picture import Picture, UnfitError, both, check_declared, check_page, finite_pixels, gray_if_gray, pages_error
 from .tiff import MAX_CHANNELS, is_tiff, tiff_labels, tiff_picture
 
+NO_PIXEL = "has no pixel with a value: all {} are nodata, NaN, infinite or transparent"
 #: Larger numbers would overflow 32-bit floats on their way to 0..1.
 LARGEST_VALUE = 1e37
 #: What pixels outside the picture hold in PNG label maps of 8 and of 16 bits; in memory and in TIFF it is −1.
@@ -94,15 +95,13 @@ def as_picture(image: Any) -> Picture:
         array, inside = image
     elif isinstance(image, Image.Image):
         array, inside = _pillow_picture(image)
-    elif hasattr(image, "detach"):  # a tensor; torch itself is not needed here
-        array = image.detach().cpu().numpy()
-        if array.ndim == 3 and _channels_first(*array.shape):
-            array = np.moveaxis(array, 0, 2)
     elif isinstance(image, np.ma.MaskedArray):
         array, hidden = image.data, np.ma.getmaskarray(image)
         inside = ~np.asarray(np.atleast_3d(hidden).any(axis=2))
     else:
-        array = np.asarray(image)
+        array = as_array(image, "image")
+        if is_tensor(image) and array.ndim == 3 and _channels_first(*array.shape):
+            array = np.moveaxis(array, 0, 2)
     if array.dtype == np.bool_:
         array = array.astype(np.uint8) * 255
     if array.dtype.kind not in "uif":
@@ -115,7 +114,7 @@ def as_picture(image: Any) -> Picture:
         raise ValueError(f"image must be H×W or H×W×C with 1 to {MAX_CHANNELS} channels, got shape {array.shape}{hint}")
     inside = both(inside, finite_pixels(array))
     if inside is not None and not inside.any():
-        raise ValueError(f"image has no pixel with a value: all {inside.size} are nodata, NaN, infinite or transparent")
+        raise ValueError(f"image {NO_PIXEL.format(inside.size)}")
     check_range(array, inside)
     return Picture(array, None if inside is None or inside.all() else inside)
 
@@ -247,8 +246,6 @@ def named(path: Path | str) -> Iterator[None]:
     """Turn whatever a decoder raises into a ValueError that begins with the file's name."""
     try:
         yield
-    except (FileNotFoundError, IsADirectoryError, PermissionError):
-        raise
     except MemoryError as error:
         raise MemoryError(f"{path}: too large for the memory that there is, or corrupt") from error
     except Image.DecompressionBombError as error:
@@ -258,6 +255,8 @@ def named(path: Path | str) -> Iterator[None]:
     except UnfitError as error:
         raise ValueError(f"{path}: {error}") from error
     except Exception as error:  # decoders of broken files raise nearly anything: struct.error, KeyError, ...
+        if isinstance(error, OSError) and error.filename is not None:  # the operating system's: no such file, a loop, …
+            raise
         reason = f"{type(error).__name__}: {error}".replace(f"{str(path)!r}", "it")
         raise ValueError(f"{path}: corrupt, or of a kind that cannot be read ({reason})") from error
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -78,6 +78,42 @@ def remote_pictures(folder: Remote) -> list[Remote]:
     found = system.glob(path) if "*" in folder.url else system.ls(path, detail=False)
     names = sorted(name for name in found if PurePosixPath(name).suffix.lower() in SUFFIXES)
     return [Remote(system.unstrip_protocol(name)) for name in names]
+
+
+def check_outputs(
+    pictures: Sequence[Location], out: Location, names: Callable[[str], list[str]], there: set[str]
+) -> None:
+    """Raise if what is written for a picture is also written for another, is a picture itself, or is not ours.
+
+    Parameters
+    ----------
+    names : callable
+        Stem of a picture → the names of its results. The first is written first: where the others are there without it,
+        they are somebody else's.
+    there : set of str
+        The names in `out` that may not be lost.
+    """
+    source: dict[str, Location] = {}
+    inputs = {path.resolve() for path in pictures}
+    for path in pictures:
+        wanted = names(path.stem)
+        for name in wanted:
+            other = source.setdefault(name, path)
+            if other is not path:
+                raise ValueError(f"{other} and {path} would both be written to {name}; give them different --out")
+            if (out / name).resolve() in inputs:
+                raise ValueError(f"{name} would overwrite a picture that is to be read; choose another --out")
+        check_ours(wanted, out, there)
+
+
+def check_ours(names: Sequence[str], out: Location, there: set[str]) -> None:
+    """Raise if some of the files that are written in this order are there without the first."""
+    found = [name for name in names if name in there]
+    if found and names[0] not in there and names[0] not in names_in(out):  # or another process has just written it
+        raise ValueError(
+            f"{out / found[0]} is there already and is no result of this command; choose another --out, or --force "
+            "overwrites it"
+        )
 
 
 @contextmanager
