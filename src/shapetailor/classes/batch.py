@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
@@ -157,7 +158,8 @@ class _Apply:
             with open_source(path) as source:
                 size = self.pixel_size or source.pixel_size
                 if digest == before:
-                    with fetched(self.out / f"{picture.stem}.png") as map_path:
+                    # A map that somebody has spoilt is made again.
+                    with suppress(ValueError), fetched(self.out / f"{picture.stem}.png") as map_path:
                         return _Applied(measure(read_labels(map_path), self.classifier.classes, size), digest, True)
                 found = self.classifier.apply(source.whole(), size)
                 place = source.georeference and replace(source.georeference, target=self.crs)

@@ -7,6 +7,7 @@ Writing goes to a temporary name in the same folder and is renamed, so that a re
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import warnings
@@ -32,6 +33,8 @@ LARGEST_VALUE = 1e37
 OUTSIDE8, OUTSIDE16 = 255, 65535
 
 _OPENING = threading.Lock()
+# Pillow tells of faults that it also raises.
+logging.getLogger("PIL").addHandler(logging.NullHandler())
 
 
 def read_image(path: str | os.PathLike[str], page: int | None = None, channels: Sequence[int] | None = None) -> Array:
@@ -285,7 +288,27 @@ def _pillow_file(path: Path, page: int | None) -> Picture:
             file.seek(page)
         elif pages > 1 and file.format == "TIFF":
             raise pages_error(pages, file.size[::-1])
+        _load(file)
         return _pillow_picture(file)
+
+
+def _load(file: Image.Image) -> None:
+    """Decode a file; libtiff prints its complaints of corrupt ones itself, and nothing but the screen can stop it."""
+    if file.format != "TIFF":
+        file.load()
+        return
+    with _OPENING, Path(os.devnull).open("wb") as nowhere:
+        try:
+            screen = os.dup(2)
+        except OSError:  # there is no screen
+            file.load()
+            return
+        try:
+            os.dup2(nowhere.fileno(), 2)
+            file.load()
+        finally:
+            os.dup2(screen, 2)
+            os.close(screen)
 
 
 def _pillow_picture(image: Image.Image) -> Picture:
@@ -328,6 +351,7 @@ def _pillow_labels(path: Path) -> Array:
     with open_with_pillow(path) as file:
         if file.format in ("JPEG", "MPO"):
             raise UnfitError("JPEG cannot hold a label map: its losses make new labels; use PNG or TIFF")
+        _load(file)
         stored = np.asarray(ImageOps.exif_transpose(file))
     if stored.ndim == 3:
         return stored[..., 0] if stored.shape[2] == 2 else stored[..., :3]  # gray or colour, less alpha
