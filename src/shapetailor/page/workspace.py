@@ -18,7 +18,7 @@ from safetensors import safe_open
 from ..classes.batch import STATE, file_digest
 from ..classes.names import ClassName, as_classes, read_classes, write_classes
 from ..classes.project import CLASSES, LIST, MAP_ENDINGS, MARKS, MODEL, PICTURES, RESULTS
-from ..io.files import SUFFIXES, atomic, check_writable, image_files
+from ..io.files import SUFFIXES, atomic, check_writable, image_files, read_lines
 from ..io.header import read_size
 from ..io.images import read_labels
 from ..network.checkpoint import ENTRY
@@ -83,8 +83,7 @@ class Workspace:
     def _find(self) -> dict[str, Path]:
         listed, inside = self.folder / LIST, self.folder / PICTURES
         if listed.is_file():
-            lines = (line.strip() for line in listed.read_text(encoding="utf-8").splitlines())
-            found = [self.folder / line for line in lines if line]
+            found = [self.folder / line for line in read_lines(listed)]
         elif inside.is_dir():
             found = image_files(inside)
         else:

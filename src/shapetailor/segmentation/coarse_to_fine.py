@@ -18,12 +18,12 @@ from math import inf
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from ..arrays import Array, Box, Floats32, Ints, Labels, Mask
 from ..evolution.colour_crf import ROUNDS, TEMPERATURE, WINDOW, follow
 from ..labels import dilate, smooth_boundaries
+from ..parallel import compiled
 from .canvas import Canvas
 
 #: What windows looked like and what came of them, by level and corner: a window that looks the same is not done again.
@@ -161,7 +161,7 @@ def bands_of(labels: Array, reach: int) -> dict[int, Band]:
     return found
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _measure(labels: Array, places: Ints, steps: Ints, distance: Floats32, index: Ints, away: Floats32) -> None:
     """Fill `away` (places, regions) with the distance of the nearest pixel of each region, steps sorted by distance."""
     height, width = labels.shape

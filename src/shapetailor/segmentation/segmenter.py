@@ -9,10 +9,10 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from .. import labels as maps
-from ..arrays import Array, Labels, Mask
+from ..arrays import Array, Labels, Mask, as_array
 from ..evolution import Callback, EvolutionConfig
 from ..network.checkpoint import read_model
 from ..network.describer import Describer
@@ -165,8 +165,14 @@ class Segmenter:
             raise ValueError(f"start must be one of {get_args(Start)}, got {start!r}")
         if iterations is not None and evolution is not None:
             raise ValueError("give iterations or an evolution, which has its own; got both")
+        if evolution is not None and not isinstance(evolution, EvolutionConfig):
+            raise TypeError(f"evolution must be an EvolutionConfig, got {type(evolution).__name__}")
+        if not isinstance(seed, (int, np.integer)) or seed < 0:
+            raise ValueError(f"seed must be a whole number from 0 on, got {seed!r}")
         _check_alternatives(alternatives, init is not None or scribbles is not None)
         if scribbles is not None and init is None:
+            if isinstance(regions, str) and regions == "auto":
+                raise ValueError('regions is "auto", but the scribbles say how many; leave regions out')
             session = self.open(image, None if regions is None else _whole_number(regions))
             session.add(maps.from_scribbles(scribbles) if regions is None else partial_labels(scribbles))
             moves = evolution or self.usage.near
@@ -300,7 +306,7 @@ def _as_start(init: Any, valid: Mask | None, regions: Any, marks: Labels | None)
 
     With scribbles, or as many regions as the highest number says, numbers stay.
     """
-    labels = np.asarray(init.detach().cpu() if isinstance(init, Tensor) else init)
+    labels = as_array(init, "init")
     if labels.ndim != 2 or labels.dtype.kind not in "iu":
         raise ValueError(f"init must be H×W integers, got shape {labels.shape} of {labels.dtype}")
     if labels.size == 0 or (valid is not None and valid.shape != labels.shape):
