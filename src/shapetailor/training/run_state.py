@@ -85,7 +85,7 @@ def finished(out: Path, run: Mapping[str, Any], resume: bool) -> Model | None:
 
     Without `resume` a model that is there already is nobody's to overwrite: it may have taken a day.
     """
-    if not resume and out.exists():
+    if not resume and out.exists() and not state_path(out).exists():
         raise ValueError(f"{out} is there already; choose another name, or remove it")
     if not resume or not out.exists() or state_path(out).exists():
         return None
