@@ -88,12 +88,13 @@ class Downloads:
 
     def rows(self, name: str, source: str) -> list[TableRow]:
         """The picture's rows of the table."""
-        (_, size), classes = _place(self.workspace.picture(name)), self.workspace.classes
+        path, classes = self.workspace.picture(name), self.workspace.classes
         if source == "live":
             answer = self.engine.refined(name)
             if answer.scale > 1:
-                return [_at_scale(row, answer.scale, size) for row in measure(answer.labels, classes)]
-        return measure(self.labels(name, source), classes, size)
+                return [_at_scale(row, answer.scale, _place(path)[1]) for row in measure(answer.labels, classes)]
+        labels = self.labels(name, source)
+        return measure(labels, classes, _place(path)[1])
 
     def metrics(self, name: str, source: str) -> dict[str, object]:
         """The labels against the truth."""
@@ -214,7 +215,9 @@ class Downloads:
 
 
 def _place(path: Path) -> tuple[Georeference | None, PixelSize | None]:
-    """Where on the Earth a picture is and how large its pixels are, as `apply` reads it."""
+    """Where on the Earth a picture is and how large its pixels are, as `apply` reads it: only TIFF files say so."""
+    if path.suffix.lower() not in (".tif", ".tiff"):
+        return None, None
     with open_source(path) as found:
         return found.georeference, found.pixel_size
 

@@ -109,7 +109,12 @@ class Engine:
         with self._change:
             self._ended = True
             self._change.notify_all()
-        self._thread.join(timeout=5)
+        self._thread.join(timeout=2)
+
+    @property
+    def is_working(self) -> bool:
+        """Whether the thread has not ended yet."""
+        return self._thread.is_alive()
 
     def answer(self, name: str) -> Answer | None:
         """The newest answer for the strokes as they are."""
