@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from shapetailor import Segmenter
-from shapetailor.arrays import Labels
+from shapetailor.arrays import Labels, Mask
 from shapetailor.datasets import BSDS500, RWTSD, Sample, SyntheticMultiRegion
 from shapetailor.experiments.strokes import STROKES, largest_component, mark
 from shapetailor.segmentation.propagation import ALIKE, EVIDENCE, Scene, one_hot, pooled
@@ -115,7 +115,7 @@ def states(segmenter: Segmenter, sample: Sample, seed: int) -> list[State]:
     return found
 
 
-def _mark(marks: Labels, truth: Labels, where: Labels, rng: np.random.Generator | None) -> None:
+def _mark(marks: Labels, truth: Labels, where: Mask, rng: np.random.Generator | None) -> None:
     """Draw a disc in the deepest point of some cells, or around any of them."""
     if rng is not None:
         place = rng.choice(np.flatnonzero(where))
@@ -157,10 +157,12 @@ def main() -> None:
     args = parser.parse_args()
     samples: list[list[Sample]] = []
     if args.rwtsd:
-        samples.append(list(RWTSD(args.rwtsd))[:: args.every])
+        photographs = RWTSD(args.rwtsd)
+        samples.append([photographs[i] for i in range(0, len(photographs), args.every)])
     if args.multi_region:
         mosaics = SyntheticMultiRegion(args.multi_region, "val")
-        samples.append([each for each in mosaics if each.truths[0].max() == 3][:: args.every])
+        four = [i for i in range(len(mosaics)) if mosaics[i].truths[0].max() == 3]
+        samples.append([mosaics[i] for i in four[:: args.every]])
     if args.bsds:
         samples.append(list(hard_photographs(args.bsds, args.every)))
     segmenter = Segmenter.from_pretrained(args.model)
