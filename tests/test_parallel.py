@@ -6,10 +6,11 @@ import time
 import warnings
 from functools import partial
 
+import numba
 import pytest
 import torch
 
-from shapetailor.parallel import in_threads, thread_count, without_torch
+from shapetailor.parallel import compiled, in_threads, thread_count, without_torch
 
 
 @pytest.fixture
@@ -75,3 +76,19 @@ def test_torch_is_kept_out_and_let_in_again(threads):
     with pytest.raises(ValueError, match="stop"), without_torch():
         raise ValueError("stop")
     assert torch.get_num_threads() == thread_count() == threads
+
+
+def test_code_is_compiled_where_no_folder_can_keep_it(monkeypatch):
+    class NoFolder:
+        @staticmethod
+        def from_function(*_):
+            return None
+
+    monkeypatch.setattr(numba.core.caching.CompileResultCacheImpl, "_locator_classes", [NoFolder])
+    with pytest.raises(RuntimeError, match="no locator"):
+        numba.njit(cache=True)(_doubled)
+    assert compiled()(_doubled)(21) == 42
+
+
+def _doubled(number):
+    return 2 * number

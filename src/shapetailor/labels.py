@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import ndimage
 
-from .arrays import Box, Floats, Ints, Mask
+from .arrays import Box, Floats, Ints, Mask, as_array
 
 #: What a partial label map holds where nothing is marked.
 UNMARKED = -1
@@ -54,7 +54,7 @@ def _row_offset(regions: int, columns: int) -> int:
 
 def from_scribbles(scribbles: npt.ArrayLike) -> Ints:
     """Check a user's partial label map and return it as int64, with `UNMARKED` for every negative label."""
-    marks = np.asarray(scribbles)
+    marks = as_array(scribbles, "scribbles")
     if marks.dtype.kind not in "iu":
         raise TypeError(f"scribbles must hold integer labels, got dtype {marks.dtype}")
     if marks.ndim != 2:

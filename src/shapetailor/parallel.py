@@ -1,4 +1,4 @@
-"""A pool of threads for compiled code."""
+"""Compiled code, and a pool of threads for it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,37 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
 from threading import Barrier, local
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
 Result = TypeVar("Result")
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 _here = local()
 
 # torch's threads do not survive a fork, and the first operation of a forked child that needs them would wait for ever.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
+
+
+def compiled(**options: Any) -> Callable[[Function], Function]:
+    """Let numba compile a function that takes plain arrays, without the interpreter's lock.
+
+    What is compiled is kept for the next process, except where no folder can be written to (another user's
+    installation and no home folder): numba would refuse to work there at all.
+    """
+
+    def compile_function(function: Function) -> Function:
+        from numba import njit  # only where something is compiled: not every machine that trains has it
+
+        try:
+            kernel: Function = njit(nogil=True, cache=True, **options)(function)
+        except RuntimeError:  # "no locator available"
+            kernel = njit(nogil=True, **options)(function)
+        return kernel
+
+    return compile_function
 
 
 def thread_count() -> int:

@@ -9,6 +9,7 @@ dies, and an autoscaler sees the queue. The model stays with a worker's process 
 
 from __future__ import annotations
 
+import errno
 import logging
 import multiprocessing
 import os
@@ -27,6 +28,8 @@ Result = TypeVar("Result")
 
 #: A picture whose worker died so often has failed.
 MOST_DEATHS = 2
+#: What a full disk says, or one that may not be written to.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 #: Tasks that wait on a cluster for each of its cores, so that none is idle while results travel.
 QUEUED = 2
 
@@ -37,7 +40,7 @@ class Outcome(NamedTuple, Generic[Item, Result]):
     item: Item
     result: Result | None = None
     reason: str = ""
-    disk: bool = False  # the reason is the operating system's, such as a full disk: others will fail too
+    disk: bool = False  # the reason is a full or read-only disk: others will fail too
 
 
 def each_done(
@@ -74,7 +77,7 @@ def _attempt(work: Callable[[Item], Result], item: Item) -> Outcome[Item, Result
     try:
         return Outcome(item, work(item))
     except Exception as error:  # whatever is wrong with one item must not cost the others
-        disk = isinstance(error, OSError) and not isinstance(error, FileNotFoundError)
+        disk = isinstance(error, OSError) and error.errno in FULL
         return Outcome(item, None, str(error) or type(error).__name__, disk)
 
 

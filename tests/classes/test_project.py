@@ -243,3 +243,63 @@ def test_a_full_disk_costs_a_project_of_classes_nothing(taught, tmp_path, capsys
         assert f"{folder / 'results'}" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
     assert main(["apply", str(folder)]) == 0
+
+
+def test_a_picture_whose_results_have_too_long_names_fails_alone(taught, tmp_path, capsys):
+    (tmp_path / "pictures").mkdir()
+    for name in ("x" * 240, "short"):
+        shutil.copy(taught / "pictures" / "p0.png", tmp_path / "pictures" / f"{name}.png")
+    words = ["apply", str(taught / "model.safetensors"), str(tmp_path / "pictures"), "--out", str(tmp_path / "out")]
+    assert main(words) == 1
+    assert "1 classified, 1 failed" in capsys.readouterr().out
+    assert (tmp_path / "out" / "short.png").is_file()
+
+
+def test_a_map_that_was_spoilt_is_made_again(copy, capsys):
+    before = (copy / "results" / "p1.png").read_bytes()
+    (copy / "results" / "p1.png").write_bytes(b"spoilt")
+    assert main(["apply", str(copy)]) == 0
+    assert "1 classified, 2 done before" in capsys.readouterr().out
+    assert (copy / "results" / "p1.png").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "message"),
+    [
+        (["a.tif"], ["--export", "tiff"], "a.tif would overwrite a picture"),
+        (["a.jpg", "mine: a.png"], [], "a.png is there already and is no result"),
+        (["a.jpg", "mine: table.csv"], [], "table.csv is there already and is no result"),
+        (["a.png", "a.overlay.png"], ["--out", "OUT"], "would both be written to a.overlay.png"),
+    ],
+)
+def test_apply_never_writes_over_the_users_files(taught, tmp_path, capsys, files, options, message):
+    for name in files:
+        Image.fromarray(picture(0, 40)[0]).save(tmp_path / name.removeprefix("mine: "), "PNG")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    inputs = [str(tmp_path / name) for name in files if not name.startswith("mine: ")]
+    out = [] if "--out" in options else ["--out", str(tmp_path)]
+    words = [*inputs, *out, *(word.replace("OUT", str(tmp_path / "out")) for word in options)]
+    assert main(["apply", str(taught / "model.safetensors"), *words]) == 2
+    assert message in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_marks_that_nobody_would_read_are_refused(copy, capsys):
+    (copy / "marks" / "p2.jpg").write_bytes(b"")
+    assert main(["teach", str(copy)]) == 2
+    assert "p2.jpg: marks are NAME.json, or a map in one of .png, .tif, .tiff" in capsys.readouterr().err
+
+
+def test_a_file_of_marks_that_marks_nothing_is_named(copy, capsys):
+    (copy / "marks" / "p2.json").write_text('{"version": 1, "strokes": []}')
+    assert main(["teach", str(copy)]) == 2
+    assert "marks/p2.json: no pixel is marked with a class" in capsys.readouterr().err
+
+
+def test_a_project_that_cannot_be_written_to_is_refused_before_the_work(copy, capsys, monkeypatch):
+    monkeypatch.setattr("os.access", lambda *_, **__: False)
+    monkeypatch.setattr(Classifier, "teach", None)
+    monkeypatch.setattr(Classifier, "apply", None)
+    for words in (["teach", str(copy)], ["apply", str(copy), "--force"]):
+        assert main(words) == 2
+        assert "this folder cannot be written to" in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -323,3 +324,33 @@ def test_regions_are_a_number_or_auto(segmenter, pictures, tmp_path, capsys, tex
 def test_the_size_of_the_work_reaches_the_segmenter():
     assert command.load_segmenter("texture", "cpu", 900).max_pixels == 900
     assert command.load_segmenter("texture", "cpu", None).max_pixels == 400**2
+
+
+def test_a_file_beside_the_pictures_that_is_no_result_is_kept(segmenter, pictures):
+    write_image(pictures / "b.jpg", PICTURE)
+    write_image(pictures / "b.png", PICTURE)
+    with pytest.raises(ValueError, match=r"b\.png is there already and is no result of this command"):
+        run(pictures / "b.jpg", "--out", pictures)
+    np.testing.assert_array_equal(read_image(pictures / "b.png"), PICTURE)
+    assert run(pictures / "b.jpg", "--out", pictures, "--force") == 0
+    assert run(pictures / "b.jpg", "--out", pictures, "--statistics") == 0  # now it is one
+
+
+def test_statistics_are_not_written_to_the_list_of_failures(segmenter, tmp_path):
+    write_image(tmp_path / "failures.png", PICTURE)
+    with pytest.raises(ValueError, match=r"failures\.csv, which lists failures"):
+        run(tmp_path / "failures.png", "--out", tmp_path / "out", "--statistics")
+    assert run(tmp_path / "failures.png", "--out", tmp_path / "out") == 0
+
+
+def test_names_that_are_no_text_are_reported_byte_for_byte(segmenter, tmp_path):
+    (tmp_path / os.fsdecode(b"\xff.png")).write_bytes(b"no picture")
+    assert run(tmp_path / os.fsdecode(b"\xff.png"), "--out", tmp_path / "out") == 1
+    assert b"\xff.png" in (tmp_path / "out" / "failures.csv").read_bytes()
+
+
+def test_a_place_that_takes_no_files_is_named(segmenter, pictures, monkeypatch):
+    system = pytest.importorskip("fsspec").filesystem("memory")
+    monkeypatch.setattr(type(system), "put", lambda *_, **__: 1 / 0)
+    with pytest.raises(ValueError, match=r"memory://out: cannot be written to \(ZeroDivisionError"):
+        run(pictures, "--out", "memory://out")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import ndimage
 
-from shapetailor.cli import data
+from shapetailor.cli import data, main
 from shapetailor.datasets import (
     FolderDataset,
     MosaicDataset,
@@ -254,3 +254,15 @@ def test_a_table_beside_the_textures_says_their_classes(tmp_path):
     (tmp_path / "sources.csv").write_text("name,kind\na.png,bark\n")
     with pytest.raises(ValueError, match="columns file and class"):
         TextureFolder(tmp_path)
+
+
+def test_a_refused_size_leaves_no_folder_behind(tmp_path, capsys):
+    assert main(["data", "mosaics", "--out", str(tmp_path / "out"), "--size", "0"]) == 2
+    assert "size must be at least 8 pixels a side, got 0" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_record_that_cannot_be_read_is_named(tmp_path, capsys):
+    (tmp_path / "mosaics.json").write_text("{")
+    assert main(["data", "mosaics", "--out", str(tmp_path), "--size", "32", "--count", "1"]) == 2
+    assert "mosaics.json: no JSON" in capsys.readouterr().err

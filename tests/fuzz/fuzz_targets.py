@@ -7,25 +7,35 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import struct
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import safetensors.torch
 import tifffile
-import torch
 from PIL import Image
 from scipy.io import savemat
 
+from shapetailor.classes import Classifier, ClassName
+from shapetailor.classes.features import feature_count
+from shapetailor.classes.head import Head
 from shapetailor.classes.names import read_classes
+from shapetailor.classes.project import Project
 from shapetailor.datasets import FolderDataset
 from shapetailor.datasets.published import read_bsds_truths
+from shapetailor.io.header import read_size, read_small
 from shapetailor.io.images import as_picture, read_labels, read_picture
+from shapetailor.io.intensity import Intensity
+from shapetailor.io.source import open_source
 from shapetailor.network import STDNN, STDNNConfig
 from shapetailor.network.checkpoint import ENTRY, save_model
+from shapetailor.page.history import History
 from shapetailor.segmentation.segmenter import Segmenter
 from shapetailor.segmentation.usage import Usage
 from shapetailor.strokes import Stroke, rasterise, read_scribbles, read_strokes
@@ -94,12 +104,84 @@ def label_maps() -> Files:
 
 @cache
 def models() -> Files:
-    path = Path("/tmp") / f"fuzz-{torch.randint(2**40, ()).item()}.safetensors"
     net = STDNN(STDNNConfig(widths=(4, 3), scales=(1.0, 2.0), stride=2))
-    save_model(path, net, {"seed": 3}, Usage.usual(2, two_networks=False).to_dict())
-    content = path.read_bytes()
-    path.unlink()
-    return {"model.safetensors": content}
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        save_model(path, net, {"seed": 3}, Usage.usual(2, two_networks=False).to_dict())
+        return {path.name: path.read_bytes()}
+
+
+@cache
+def classifiers() -> Files:
+    fine = STDNNConfig(features="rich", widths=(4, 3), scales=(1.0, 2.0), stride=2)
+    net = STDNN(replace(fine, stride=4, fine=fine))
+    classes = (ClassName(1, "ferrite"), ClassName(7, "bar", ignored=True))
+    taught = Classifier(classes, net, Head(feature_count(net), 2), 64, Intensity(), {"seed": 0})
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "classifier.safetensors"
+        taught.save(path)
+        return {path.name: path.read_bytes()}
+
+
+@cache
+def large_pictures() -> Files:
+    """What windows are read of: also with a place on the Earth, and with the size of a pixel."""
+    rng = np.random.default_rng(1)
+    values = rng.integers(0, 256, (40, 50), dtype=np.uint8)
+    placed = [
+        (33550, "d", 3, (0.5, 0.5, 0.0), True),
+        (33922, "d", 6, (0.0, 0.0, 0.0, 5e5, 5e6, 0.0), True),
+        (34735, "H", 16, (1, 1, 0, 3, 1024, 0, 1, 1, 1025, 0, 1, 1, 3072, 0, 1, 32632), True),
+    ]
+    size = {"axes": "YX", "PhysicalSizeX": 0.5, "PhysicalSizeY": 0.5}
+    tiles = {"photometric": "minisblack", "tile": (16, 16), "compression": "zlib"}
+    made = {
+        "placed.tif": _tiff(values, photometric="minisblack", extratags=placed, metadata=None),
+        "sized.ome.tif": _tiff(values, photometric="minisblack", ome=True, metadata=size),
+        "imagej.tif": _tiff(values, imagej=True, resolution=(2, 2), metadata={"unit": "um"}),
+        "predicted.tif": _tiff(values, predictor=True, bigtiff=True, **tiles),
+        "turned.tif": _tiff(values, extratags=[(274, "H", 1, 6, True)], **tiles),
+    }
+    return made | pictures()
+
+
+@cache
+def zarr_parts() -> Files:
+    """The files of an OME-Zarr picture, by the name that their place in the folder is made of."""
+    import zarr
+
+    with TemporaryDirectory() as folder:
+        group = zarr.create_group(folder, zarr_format=3)
+        array = group.create_array("0", shape=(3, 20, 30), chunks=(3, 16, 16), dtype="uint8")
+        array[...] = np.random.default_rng(0).integers(0, 256, (3, 20, 30), dtype=np.uint8)
+        steps = [{"type": "scale", "scale": [1, 0.5, 0.5]}]
+        axes = [{"name": axis, "type": "space", "unit": "micrometer"} for axis in "cyx"]
+        scale = {"axes": axes, "datasets": [{"path": "0", "coordinateTransformations": steps}]}
+        group.attrs["ome"] = {"version": "0.5", "multiscales": [scale]}
+        files = (path for path in sorted(Path(folder).rglob("*")) if path.is_file())
+        return {str(path.relative_to(folder)).replace("/", "%"): path.read_bytes() for path in files}
+
+
+@cache
+def project_parts() -> Files:
+    """The files of a project with a picture of 20×30 pixels and two marked ones."""
+    strokes = [Stroke(1, [(3, 4), (9, 8)], 2.5), Stroke(7, [(20, 10)])]
+    drawn = {"version": 1, "strokes": [stroke.to_dict() for stroke in strokes]}
+    marks = np.zeros((20, 30), np.uint8)
+    marks[:, :9], marks[:, 20:], marks[0] = 1, 7, 255
+    return class_files() | {
+        "marks%a.json": json.dumps(drawn).encode(),
+        "marks%b.png": _saved(Image.fromarray(marks), "PNG"),
+        "pictures.txt": b"a.png\nb.png\n",
+    }
+
+
+@cache
+def journals() -> Files:
+    stroke = Stroke(1, [(3, 4), (9, 8)], 2.5).to_dict()
+    events = [{"do": "start", "strokes": [stroke]}, {"do": "add", "stroke": stroke, "id": "x"}, {"do": "undo"}]
+    events += [{"do": "redo"}, {"do": "clear"}, {"do": "set", "strokes": [stroke]}]
+    return {".a.history.jsonl": b"".join(json.dumps(event).encode() + b"\n" for event in events)}
 
 
 @cache
@@ -135,6 +217,19 @@ def spoil_json(content: bytes, rng: Rng, _: bytes) -> bytes:
                 place[key] = odd  # type: ignore[index]
             return json.dumps(values).encode()
         place = inner
+
+
+def spoil_if_json(content: bytes, rng: Rng, other: bytes) -> bytes:
+    """Replace a value of a JSON file, spoil any other."""
+    return spoil_json(content, rng, other) if content.startswith(b"{") else spoil(content, rng, other)
+
+
+def spoil_line(content: bytes, rng: Rng, _: bytes) -> bytes:
+    """Replace a value in a line of JSON, or take a line out."""
+    lines = content.splitlines(keepends=True)
+    chosen = int(rng.integers(len(lines)))
+    lines[chosen] = spoil_json(lines[chosen], rng, b"") + b"\n" if rng.random() < 0.8 else b""
+    return b"".join(lines)
 
 
 @cache
@@ -237,6 +332,53 @@ def read_as_strokes(path: Path) -> None:
         raise ValueError(f"{path.name}: {error}") from error
 
 
+def read_as_source(path: Path) -> None:
+    """Windows, the small version, the place and the size of a picture."""
+    read_size(path)
+    with open_source(path) as source:
+        height, width = source.shape
+        window = source.read(height // 3, height, 0, -(-width // 2))
+        assert window.shape[:2] == (height - height // 3, -(-width // 2))
+        assert source.reduced(3).shape[:2] == (-(-height // 3), -(-width // 3))
+        assert source.pixel_size is None or 0 < source.pixel_size.side < np.inf
+        if source.georeference is not None:
+            try:
+                assert np.isfinite(source.georeference.points(np.array([[0, 0], [width, height]]))).all()
+            except ValueError as error:
+                raise ValueError(f"{path.name}: {error}") from error
+    read_small(path, 8)
+
+
+def _with_part(path: Path, parts: Files, kind: str) -> Path:
+    """Return a folder of good files, but for one."""
+    root = path.with_name(f"{path.name}.{kind}")
+    shutil.rmtree(root, ignore_errors=True)
+    for name, content in (parts | {path.name: path.read_bytes()}).items():
+        place = root / name.replace("%", "/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+    return root
+
+
+def read_as_zarr(path: Path) -> None:
+    with open_source(_with_part(path, zarr_parts(), "zarr")) as source:
+        assert source.whole().values.shape[:2] == source.shape
+
+
+def read_as_project(path: Path) -> None:
+    root = _with_part(path, project_parts(), "project")
+    for name in ("a.png", "b.png"):
+        (root / name).write_bytes(_saved(Image.fromarray(np.zeros((20, 30), np.uint8)), "PNG"))
+    assert Project(root).check() > 0
+
+
+def read_as_history(path: Path) -> None:
+    history = History(path.parent, "a")
+    assert history.revision >= 0
+    history.undo()
+    (path.parent / "a.json").unlink(missing_ok=True)
+
+
 def read_as_dataset(path: Path) -> None:
     """A folder whose image and mask are the same spoilt file."""
     root = path.with_suffix(".data")
@@ -257,6 +399,11 @@ TARGETS: dict[str, tuple[Callable[[Path], object], Callable[[], Files], tuple[Sp
     "strokes": (read_as_strokes, stroke_files, (spoil, spoil_json, spoil_json)),
     "classes": (read_classes, class_files, (spoil, spoil_json, spoil_json)),
     "model": (Segmenter.from_pretrained, models, (spoil, spoil_header, spoil_header)),
+    "classifier": (Classifier.load, classifiers, (spoil, spoil_header, spoil_header)),
+    "source": (read_as_source, large_pictures, (spoil,)),
+    "zarr": (read_as_zarr, zarr_parts, (spoil, spoil_if_json)),
+    "project": (read_as_project, project_parts, (spoil, spoil_if_json)),
+    "history": (read_as_history, journals, (spoil, spoil_line, spoil_line)),
     "annotation": (read_bsds_truths, annotations, (spoil,)),
     "dataset": (read_as_dataset, label_maps, (spoil,)),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import tifffile
@@ -124,3 +126,12 @@ def test_a_place_without_rasterio_names_the_extra(place, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "rasterio.io", None)
     with pytest.raises(ValueError, match=r"pip install shapetailor\[geo\]"):
         _ = Georeference(place.tags).crs
+
+
+def test_the_same_labels_give_the_same_ome_tiff_and_others_another(tmp_path):
+    for name, labels in (("a", LABELS), ("b", LABELS.copy()), ("c", LABELS.T)):
+        write_label_tiff(tmp_path / f"{name}.ome.tif", labels, ome=True)
+    first, same, other = ((tmp_path / f"{name}.ome.tif").read_bytes() for name in "abc")
+    assert first == same
+    uuid = re.compile(rb'UUID="urn:uuid:[-0-9a-f]{36}"')
+    assert uuid.search(first)[0] != uuid.search(other)[0]

@@ -10,8 +10,10 @@ import tifffile
 from PIL import Image
 
 from shapetailor.io import source as source_module
+from shapetailor.io.georeference import check_crs
 from shapetailor.io.images import as_picture, read_picture
 from shapetailor.io.source import open_source
+from shapetailor.segmentation.canvas import canvas_of
 
 rasterio = pytest.importorskip("rasterio")
 zarr = pytest.importorskip("zarr")
@@ -226,3 +228,76 @@ def test_only_the_tiles_of_a_window_are_decoded(tmp_path, monkeypatch):
         source.read(33, 63, 50, 95)
         source.read(34, 60, 50, 95)
     assert decoded == [5]
+
+
+def test_a_picture_that_lies_outside_entirely_is_refused_by_the_segmenter(tmp_path):
+    tifffile.imwrite(tmp_path / "nan.tif", np.full((20, 30), np.nan, np.float32), **GRAY)
+    with pytest.raises(ValueError, match=r"nan\.tif has no pixel with a value: all 600 are"):
+        canvas_of(tmp_path / "nan.tif", 3, 4, 10_000)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "datetime64[s]"])
+def test_zarr_arrays_without_numbers_are_refused(tmp_path, dtype):
+    zarr.create_array(tmp_path / "a.zarr", shape=(20, 30), dtype=dtype)
+    with pytest.raises(ValueError, match=r"a\.zarr: holds .*, expected numbers"):
+        open_source(tmp_path / "a.zarr")
+
+
+@pytest.mark.parametrize("scales", [5, [5], [{"datasets": []}], [{"datasets": [{"path": "7"}]}], [{"datasets": 3}]])
+def test_multiscales_of_another_shape_are_refused_in_words(tmp_path, scales):
+    group = zarr.create_group(tmp_path / "a.zarr")
+    group.attrs["ome"] = {"multiscales": scales}
+    with pytest.raises(ValueError, match=r"a\.zarr: its multiscales do not name axes and datasets"):
+        open_source(tmp_path / "a.zarr")
+
+
+def test_pages_that_follow_each_other_in_a_circle_are_refused(tmp_path):
+    path = tmp_path / "round.tif"
+    tifffile.imwrite(path, GRAY8, **GRAY)
+    with tifffile.TiffFile(path) as file:
+        first, end = file.pages.first.offset, file.pages.next_page_offset
+    content = bytearray(path.read_bytes())
+    content[end : end + 4] = first.to_bytes(4, "little")
+    path.write_bytes(content)
+    for read in (open_source, read_picture):
+        with pytest.raises(ValueError, match=r"round\.tif: corrupt: its pages follow each other in a circle"):
+            read(path)
+
+
+def test_libtiff_says_nothing_of_a_corrupt_file_on_the_screen(tmp_path, capfd):
+    path = tmp_path / "lzw.tif"
+    Image.fromarray(RGB8).save(path, compression="tiff_lzw")
+    content = bytearray(path.read_bytes())
+    content[60:200] = RNG.bytes(140)
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"lzw\.tif: corrupt"):
+        read_picture(path)
+    print("the screen is there again")
+    assert capfd.readouterr() == ("the screen is there again\n", "")
+
+
+def test_a_loop_of_links_is_called_what_it_is(tmp_path):
+    (tmp_path / "loop.png").symlink_to("loop.png")
+    with pytest.raises(OSError, match="symbolic links"):
+        read_picture(tmp_path / "loop.png")
+
+
+@pytest.mark.parametrize("scale", [float("nan"), 1e30])
+def test_a_place_that_is_not_on_the_earth_has_no_coordinates(tmp_path, scale, capfd):
+    tags = [
+        (33550, "d", 3, (scale, scale, 0.0), True),
+        (33922, "d", 6, (0.0, 0.0, 0.0, 5e5, 5e6, 0.0), True),
+        (34735, "H", 16, (1, 1, 0, 3, 1024, 0, 1, 1, 1025, 0, 1, 1, 3072, 0, 1, 32632), True),
+    ]
+    tifffile.imwrite(tmp_path / "a.tif", GRAY8, extratags=tags, metadata=None, **GRAY)
+    with open_source(tmp_path / "a.tif") as source:
+        with pytest.raises(ValueError, match=r"cannot be brought to EPSG:4326.*--crs pixels"):
+            source.georeference.points(np.array([[0, 0], [150, 100]]))
+        assert scale == 1e30 or source.pixel_size is None
+    assert capfd.readouterr().err == ""
+
+
+def test_an_unknown_coordinate_system_is_one_sentence(capfd):
+    with pytest.raises(ValueError, match="must name a coordinate system"):
+        check_crs("EPSG:99999999")
+    assert capfd.readouterr().err == ""

@@ -230,3 +230,9 @@ def test_a_file_says_how_its_network_is_used_or_nothing(tmp_path, net, path):
     usage = Usage.usual(4, two_networks=True)
     save_model(tmp_path / "used.safetensors", net, usage=usage.to_dict())
     assert Usage.from_dict(read_model(tmp_path / "used.safetensors").usage) == usage
+
+
+def test_a_file_of_the_other_kind_is_called_what_it_is(path):
+    with_header(path, format="classifier")
+    with pytest.raises(ValueError, match=r"model\.safetensors: holds a classifier, but not a model"):
+        load_model(path)

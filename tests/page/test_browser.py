@@ -23,7 +23,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory, browser):
-    folder = pictures(tmp_path_factory.mktemp("pages") / "steel", count=13)
+    folder = pictures(tmp_path_factory.mktemp("pages") / "steel", count=19)
     tile = np.tile(picture(0)[0][:64, :64], (LARGE // 64 + 1, LARGE // 64 + 1))[:LARGE, :LARGE]
     Image.fromarray(tile).save(folder / "large.png", compress_level=1)
     deep = picture(1)[0].astype(np.uint16) * 20 + 1000
@@ -117,6 +117,105 @@ def test_each_tool_makes_its_kind_of_stroke(open_tab, served):
     assert drawn[2]["radius"] == tab.get("state.radius")
 
 
+def press_at(tab, *points):
+    """Begin a stroke and leave the button down."""
+    places = [tab.on_screen(*point) for point in points]
+    tab.page.mouse.move(*places[0])
+    tab.page.mouse.down()
+    for place in places[1:]:
+        tab.page.mouse.move(*place, steps=4)
+
+
+def test_undo_in_the_middle_of_a_stroke_forgets_that_stroke_only(open_tab, served):
+    tab = open_tab("p13")
+    tab.keys("1")
+    tab.draw(*LEFT)
+    tab.stored()
+    press_at(tab, *RIGHT)
+    tab.keys("Control+z")
+    tab.page.mouse.up()
+    tab.stored()
+    assert np.allclose([served.strokes("p13")[0]["points"][0]], [LEFT[0]], atol=1)
+    assert len(served.strokes("p13")) == 1
+    assert tab.page.locator("#redo").is_disabled()
+
+
+def test_a_stroke_does_not_land_on_the_picture_that_is_opened_meanwhile(open_tab, served):
+    tab = open_tab("p14")
+    press_at(tab, *LEFT)
+    tab.keys("n")
+    tab.until("state.picture.name !== 'p14'")
+    tab.page.mouse.up()
+    tab.stored()
+    assert tab.get("state.strokes.length") == 0
+    assert served.strokes("p14") == []
+
+
+def test_a_stroke_goes_on_where_it_was_when_the_window_changes_its_size(open_tab, served):
+    tab = open_tab("p15")
+    press_at(tab, *LEFT)
+    tab.page.set_viewport_size({"width": 900, "height": 1000})
+    tab.page.wait_for_function("() => document.getElementById('pen').width !== 828")
+    tab.page.mouse.move(*tab.on_screen(*RIGHT[1]))
+    tab.page.mouse.up()
+    tab.stored()
+    points = served.strokes("p15")[0]["points"]
+    np.testing.assert_allclose([points[0], points[-1]], [LEFT[0], RIGHT[1]], atol=1)
+
+
+def test_a_very_long_stroke_goes_on_as_another(open_tab, served):
+    tab = open_tab("p15")
+    before = len(served.strokes("p15"))
+    script = """([x, y]) => {
+        const pen = document.getElementById("pen");
+        const where = (x, y) => ({clientX: x, clientY: y, pointerId: 1, buttons: 1, bubbles: true});
+        const at = (kind, x, y) => pen.dispatchEvent(new PointerEvent(kind, where(x, y)));
+        at("pointerdown", x, y);
+        for (let k = 0; k < 20050; k += 1) at("pointermove", x + 100 * (k % 2), y + (k % 37));
+        at("pointerup", x, y);
+    }"""
+    tab.page.evaluate(script, tab.on_screen(20, 20))
+    tab.stored()
+    drawn = served.strokes("p15")[before:]
+    assert [len(each["points"]) > 40 for each in drawn] == [True, True]
+    np.testing.assert_allclose(drawn[0]["points"][-1], drawn[1]["points"][0])
+
+
+def test_a_picture_that_is_removed_while_it_is_open_is_named(open_tab, served):
+    path = served.folder / "p16.png"
+    content = path.read_bytes()
+    tab = open_tab("p16")
+    path.unlink()
+    tab.page.locator("#low").fill("20")  # other tiles are needed
+    tab.page.locator(".toast.error").get_by_text("p16.png is gone from the folder").wait_for()
+    path.write_bytes(content)
+    tab.errors.clear()  # the browser itself notes the refusals
+
+
+def test_found_regions_can_be_put_away(open_tab):
+    tab = open_tab("p17")
+    mark(tab)
+    before = tab.refined()
+    tab.page.select_option("#region-count", "2")
+    tab.page.click("#find")
+    tab.until("painted?.stage === 'evolving' && !state.evolving")
+    tab.page.click("#find-hide")
+    tab.until("painted?.stage === 'refined'")
+    np.testing.assert_array_equal(tab.values(), before)
+
+
+def test_the_page_says_what_to_do_next(open_tab):
+    tab = open_tab("p18")
+    guide = tab.page.locator("#guide")
+    guide.get_by_text("Choose a class").wait_for()
+    tab.keys("1")
+    tab.draw(*LEFT)
+    guide.get_by_text("Now choose another class").wait_for()
+    tab.keys("2")
+    tab.draw(*RIGHT)
+    guide.get_by_text("Draw where it is wrong").wait_for()
+
+
 def test_zoom_stays_after_a_stroke(open_tab):
     tab = open_tab("p3")
     tab.page.mouse.move(*tab.on_screen(30, 30))
@@ -162,9 +261,13 @@ def test_a_class_in_use_is_not_removed_and_the_page_says_so(open_tab):
     tab.stored()
     tab.page.click('[aria-label="Edit smooth"]')
     tab.page.click("#class-remove")
-    assert tab.page.locator(".toast.error p").inner_text()
+    tab.page.locator("#class-error:not(:empty)").wait_for()
     assert tab.get("state.project.classes.length") == 2
-    tab.errors.clear()  # the browser itself notes the refusal
+    tab.page.fill("#class-name", "grainy")
+    tab.keys("Enter")
+    tab.page.locator("#class-error").get_by_text("grainy comes twice").wait_for()
+    assert tab.page.input_value("#class-name") == "grainy"  # the dialog stays, with what was typed
+    tab.errors.clear()  # the browser itself notes the refusals
 
 
 def test_strokes_are_there_after_a_reload(open_tab):
@@ -252,6 +355,17 @@ def test_the_keyboard_alone_marks_two_classes(open_tab, served):
     assert {3, 7} == set(np.unique(values))
     tab.keys("p")
     tab.until("state.picture.name !== 'p9'")
+
+
+def test_the_strip_is_one_stop_of_the_tab_key_and_arrows_walk_in_it(open_tab):
+    tab = open_tab("p0")
+    tab.page.locator('.thumb[tabindex="0"]').focus()
+    assert tab.page.locator('.thumb[tabindex="0"]').count() == 1
+    tab.keys("ArrowDown", "ArrowDown", "ArrowUp", "Enter")
+    tab.until("state.picture.name === document.activeElement.dataset.name")
+    assert tab.get("state.picture.name") == "p1"
+    tab.keys("Tab")
+    assert not tab.page.evaluate("document.activeElement.matches('.thumb')")
 
 
 def test_fingers_draw_alone_and_zoom_in_pairs(open_tab, served):

@@ -78,3 +78,18 @@ def test_what_is_drawn_while_the_server_is_dead_arrives_when_it_is_back(tab, ser
     tab.until("state.connected")
     tab.refined()
     assert [stroke["region"] for stroke in served.strokes("p0")] == [3, 7]
+
+
+def test_what_was_drawn_on_one_folder_never_gets_into_another_that_is_served_next(tab, served, tmp_path):
+    served.kill()
+    tab.until("!state.connected")
+    tab.keys("1")
+    tab.draw((12, 12), (20, 50))
+    assert tab.get("state.pending.length") == 1
+    served.folder = named_classes(pictures(tmp_path / "other", count=2))
+    served.start()
+    tab.page.wait_for_function("() => window.shapetailor?.state.project?.name === 'other'")
+    tab.ready()
+    assert tab.get("state.pending.length + state.strokes.length") == 0
+    assert served.strokes("p0") == []
+    assert not (served.folder / "marks").exists()

@@ -147,3 +147,12 @@ def test_a_full_disk_changes_nothing_and_the_next_stroke_is_kept(tmp_path, monke
     assert history.strokes == reopened(history).strokes == (stroke(0),)
     history.add(stroke(2))
     assert history.strokes == reopened(history).strokes == (stroke(0), stroke(2))
+
+
+def test_it_knows_how_much_can_be_undone_and_done_again(tmp_path):
+    history = History(tmp_path / "marks", "a")
+    assert history.depth == {"undo": 0, "redo": 0}
+    history.add(Stroke(1, ((5, 5),)))
+    history.add(Stroke(1, ((6, 5),)))
+    history.undo()
+    assert history.depth == History(tmp_path / "marks", "a").depth == {"undo": 1, "redo": 1}

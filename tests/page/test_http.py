@@ -37,6 +37,13 @@ def test_nothing_is_shown_without_the_cookie(stranger, path):
     assert stranger.get(path).status_code == 403
 
 
+def test_whoever_is_not_let_in_sees_a_page_in_the_page_s_colours(stranger):
+    answer = stranger.get("/")
+    assert 'type="password"' in answer.text
+    for path in re.findall(r'href="([^"]+)"', answer.text):
+        assert stranger.get(path).status_code == 200
+
+
 def test_the_link_gives_a_cookie_that_scripts_and_other_sites_do_not_get(stranger):
     answer = stranger.get(f"/?token={TOKEN}")
     assert (answer.status_code, answer.headers["location"]) == (303, "/")

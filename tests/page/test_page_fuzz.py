@@ -9,6 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from page_folders import LEFT, LIVE, ORIGIN, URL, Tab, named_classes, page, pictures
 
+from shapetailor.page.downloads import ARCHIVES, KINDS
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
@@ -64,6 +66,10 @@ def _path(name, kind="integer"):
     return {"name": name, "in": "path", "required": True, "schema": {"type": kind}}
 
 
+def _one_of(name, *known):
+    return {"name": name, "in": "path", "required": True, "schema": {"enum": [*known, "none", "..", "%2e%2e"]}}
+
+
 def _get(*parameters):
     return {"get": {"parameters": list(parameters), "responses": {"default": {"description": "any"}}}}
 
@@ -105,8 +111,8 @@ API = {
         "/api/pictures/{name}/uncertainty.png": _get(NAME, SOURCE),
         "/api/pictures/{name}/table": _get(NAME, SOURCE),
         "/api/pictures/{name}/metrics": _get(NAME, SOURCE),
-        "/api/pictures/{name}/download/{kind}": _get(NAME, _path("kind", "string"), SOURCE),
-        "/api/download/{kind}": _get(_path("kind", "string")),
+        "/api/pictures/{name}/download/{kind}": _get(NAME, _one_of("kind", *KINDS), SOURCE),
+        "/api/download/{kind}": _get(_one_of("kind", *ARCHIVES, "results.zip", "project.zip", "model.safetensors")),
     },
 }
 schema = schemathesis.openapi.from_dict(API)

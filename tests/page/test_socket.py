@@ -169,6 +169,21 @@ def test_a_new_tab_sees_the_labels_that_are_known(client):
             assert other.until(lambda heard: heard["type"] == "labels")["stage"] == "refined"
 
 
+def test_a_result_stays_unsure_where_the_model_was_and_no_stroke_is(client, folder):
+    applied = np.where(np.arange(96) < 40, 3, 7).astype(np.uint8) * np.ones((72, 1), np.uint8)
+    doubt = np.where(np.arange(96) < 40, 90, 0).astype(np.uint8) * np.ones((72, 1), np.uint8)
+    (folder / "results").mkdir()
+    Image.fromarray(applied).save(folder / "results" / "p0.png")
+    Image.fromarray(doubt).save(folder / "results" / "p0.uncertainty.png")
+    with tab(client) as mine:
+        mine.say(type="open", picture="p0")
+        mine.draw("p0", LEFT)  # it agrees with the result
+        found = shown(mine.until(lambda heard: heard["type"] == "uncertainty" and heard["stage"] == "refined"))
+    drawn = Stroke.from_dict(LEFT).mask((72, 96))
+    assert (found[:, :38][~drawn[:, :38]] >= 90).all()
+    assert (found[drawn] == 0).all()
+
+
 def test_a_stroke_mends_an_applied_result_and_leaves_the_rest(client, folder):
     applied = np.where(np.arange(96) < 40, 3, 7).astype(np.uint8) * np.ones((72, 1), np.uint8)
     (folder / "results").mkdir()

@@ -9,7 +9,7 @@ from PIL import Image
 from shapetailor.io.images import write_image
 from shapetailor.io.picture import Picture
 from shapetailor.page.refusal import Refusal
-from shapetailor.page.views import TILE, View, Views, halved
+from shapetailor.page.views import OUTSIDE, TILE, View, Views, halved
 
 
 def decoded(content):
@@ -80,3 +80,14 @@ def test_a_thumbnail_has_at_most_192_pixels_a_side(tmp_path):
     assert max(small.shape) == 192
     assert small[5, 5] < 20
     assert small[5, -5] > 235
+
+
+def test_what_is_outside_a_picture_is_shown_in_one_gray(tmp_path):
+    values = np.zeros((40, 60, 4), np.uint8)
+    values[:, 30:, 3] = 255
+    Image.fromarray(values).save(tmp_path / "a.png")
+    views = Views()
+    small = Image.open(BytesIO(views.thumb(tmp_path / "a.png")))
+    tile = np.asarray(Image.open(BytesIO(views.get(tmp_path / "a.png").tile(0, 0, 0, None))))
+    assert np.allclose([tile[5, 5], tile[5, 55]], [[OUTSIDE] * 3, [0] * 3], atol=3)
+    assert np.allclose([small.getpixel((5, 5)), small.getpixel((55, 5))], [[OUTSIDE] * 3, [0] * 3], atol=3)

@@ -1,9 +1,12 @@
 """The folder that is served: when it becomes a project, what is refused."""
 
+import json
+
 import numpy as np
 import pytest
 from page_folders import named_classes, pictures
 from PIL import Image
+from safetensors.numpy import save_file
 
 from shapetailor.classes.project import Project
 from shapetailor.page.refusal import Refusal
@@ -35,6 +38,29 @@ def test_two_pictures_of_one_name_leave_a_warning_and_a_usable_project(tmp_path)
     assert len(Project(tmp_path).pictures) == 2
 
 
+def test_another_file_of_the_same_name_has_another_version(tmp_path):
+    """The page's addresses carry it: browsers keep tiles, also those of another folder on the same port."""
+    first, second = (Workspace(pictures(tmp_path / name, 1)) for name in ("one", "two"))
+    before = first.version("p0")
+    assert before == first.version("p0") != second.version("p0")
+    Image.new("L", (8, 8)).save(tmp_path / "one" / "p0.png")
+    assert first.version("p0") != before
+
+
+def test_held_out_figures_belong_to_the_classes_in_their_order(tmp_path):
+    held = {"folds": 3, "mean_iou": 0.7, "accuracy": 0.9, "iou": [0.8, None, 0.6]}
+    entry = {
+        "classes": [{"name": name, "value": value} for value, name in enumerate(("stone", "10", "2"), start=1)],
+        "record": {"pictures": ["a.png"], "marked_pixels": {"10": 0, "2": 5, "stone": 5}, "held_out": held},
+    }
+    save_file({"x": np.zeros(1)}, tmp_path / "model.safetensors", {"shapetailor": json.dumps(entry)})
+    model = Workspace(tmp_path).model()
+    assert model["held_out"]["iou"] == [["stone", 0.8], ["10", None], ["2", 0.6]]
+    assert (model["teachings"], model["results"]) == ([0.7], 0)
+    (tmp_path / "model.safetensors").write_bytes(b"spoilt")
+    assert Workspace(tmp_path).model() == {"pictures": [], "held_out": None, "teachings": [], "results": 0}
+
+
 def test_erasing_every_mark_leaves_no_file_that_teaching_would_refuse(tmp_path):
     history = Workspace(pictures(tmp_path)).history("p0")
     history.add(STROKE)
@@ -48,9 +74,11 @@ def test_a_class_that_is_marked_cannot_be_removed(tmp_path):
     workspace = Workspace(pictures(tmp_path))
     workspace.history("p0").add(STROKE)
     keep = [{"value": value, "name": str(value), "color": ""} for value in (2, 3)]
-    with pytest.raises(Refusal, match="class 1 is marked in p0"):
+    workspace.history("p2").add(STROKE)
+    with pytest.raises(Refusal, match="class 1 is marked in p0, p2"):
         workspace.set_classes(keep)
     workspace.history("p0").undo()
+    workspace.history("p2").undo()
     workspace.set_classes(keep)
     assert [each.value for each in Project(tmp_path).classes] == [2, 3]
 
@@ -99,3 +127,12 @@ def test_the_size_by_the_header_is_that_of_the_upright_picture(tmp_path):
     exif[0x0112] = 6
     Image.new("RGB", (30, 20)).save(tmp_path / "turned.jpg", exif=exif)
     assert header_size(tmp_path / "turned.jpg") == ((20, 30), None)
+
+
+def test_a_name_that_cannot_be_listed_keeps_nobody_from_drawing(tmp_path):
+    pictures(tmp_path, 2)
+    Image.new("L", (8, 8)).save(tmp_path / " p9 .png")
+    workspace = Workspace(tmp_path)
+    assert "' p9 .png' is left out: rename it" in workspace.describe({})["warnings"][0]
+    workspace.history("p0").add(STROKE)
+    assert [path.name for path in Project(tmp_path).pictures] == ["p0.png", "p1.png"]

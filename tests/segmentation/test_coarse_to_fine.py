@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy.ndimage import gaussian_filter
 from skimage.measure import label as connected_components
 
 from shapetailor import Segmenter, Stroke
@@ -15,7 +16,7 @@ from shapetailor.io.source import Source, open_source
 from shapetailor.segmentation import coarse_to_fine
 from shapetailor.segmentation.canvas import canvas_of
 from shapetailor.segmentation.cleanup import pieces_of
-from shapetailor.segmentation.coarse_to_fine import levels, refine, refined, sharpened
+from shapetailor.segmentation.coarse_to_fine import Seen, levels, refine, refined, sharpened, stretched
 
 
 def waves(height=320, width=384):
@@ -52,9 +53,14 @@ def test_windows_give_the_same_labels_as_the_whole():
     image, truth = waves()
     canvas, _ = on_canvas(image, truth, 2)
     rough = np.roll(truth, 2, axis=1).astype(np.int16)
-    whole = refined(rough, canvas, 1, None, core=1000)
-    assert wrong(whole, rough) > 0.005
-    np.testing.assert_array_equal(refined(rough, canvas, 1, None, core=48), whole)
+    seen = Seen.of(canvas, 1)
+    whole = refined(rough, seen, None, core=1000)
+    moved = whole != rough
+    assert moved.mean() > 0.005
+    np.testing.assert_array_equal(refined(rough, seen, None, core=48), whole)
+    again = refined(whole, seen, None, moved, core=1000)
+    assert (again != whole).any()
+    np.testing.assert_array_equal(refined(whole, seen, None, moved, core=48), again)
 
 
 def test_a_halo_that_is_too_small_is_noticed(monkeypatch):
@@ -91,6 +97,47 @@ def test_the_outside_stays_outside_and_says_nothing():
     np.testing.assert_array_equal(first < 0, ~inside)
     np.testing.assert_array_equal(first, second)
     assert wrong(first[inside], truth[inside]) < 0.005
+
+
+def dappled(height=240, width=240):
+    """Two regions whose brightness varies far more than the little by which their hues differ."""
+    rng = np.random.default_rng(3)
+    y, x = np.mgrid[:height, :width]
+    truth = (x > width / 2 + 20 * np.sin(y / 30)).astype(np.int64)
+    light = 60 * gaussian_filter(rng.standard_normal((height, width)), 4)
+    light *= 45 / light.std()
+    hue = np.array([[0, 4, -4], [0, -4, 4]])[truth]
+    image = 128 + light[..., None] + hue + rng.normal(0, 1, (height, width, 3))
+    return np.clip(image, 0, 255).astype(np.uint8), truth
+
+
+def test_a_faint_hue_counts_where_only_brightness_varies(monkeypatch):
+    image, truth = dappled()
+    given = on_canvas(image, truth, 4)[::-1]
+    found = wrong(sharpened(*given), truth)
+    monkeypatch.setattr(coarse_to_fine, "stretched", lambda patches: np.eye(3, dtype=np.float32))
+    assert found < 0.002 < wrong(sharpened(*given), truth) / 2
+
+
+def test_colours_are_stretched_only_where_neighbours_differ_little():
+    values = np.random.default_rng(0).uniform(0, 1, (3, 60, 60)).astype(np.float32)
+    np.testing.assert_allclose(stretched([values]), np.eye(3), atol=1e-6)
+    gray = np.repeat(values[:1], 3, axis=0)
+    np.testing.assert_allclose(stretched([gray]) @ np.ones(3), 1, rtol=1e-3)
+    unlike = np.array([1, -1, 0]) / np.sqrt(2)
+    assert np.linalg.norm(stretched([gray]) @ unlike) > 10
+    masked = np.where(np.arange(60) < 20, np.float32(np.inf), values)
+    np.testing.assert_array_equal(stretched([masked]), stretched([values[..., 20:]]))
+
+
+def test_a_boundary_further_off_than_a_band_comes_home_in_several_passes(monkeypatch):
+    image, truth = waves()
+    canvas, small = on_canvas(image, truth, 4)
+    shifted = np.roll(small, 7, axis=1)
+    shifted[:, :7] = small[:, :7]
+    home = wrong(sharpened(shifted, canvas), truth)
+    monkeypatch.setattr(coarse_to_fine, "PASSES", 1)
+    assert home < 0.004 < wrong(sharpened(shifted, canvas), truth)
 
 
 @given(st.integers(1, 5000))

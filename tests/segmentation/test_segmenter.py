@@ -374,3 +374,17 @@ def test_one_region_is_the_whole_picture(segmenter):
     result = segmenter.segment(image, 1)
     assert same_partition(result.labels, np.zeros((32, 32), np.int64))
     assert result.vanished == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"seed": -1}, "seed must be a whole number from 0 on, got -1"),
+        ({"seed": None}, "seed must be a whole number from 0 on, got None"),
+        ({"evolution": 5}, "evolution must be an EvolutionConfig, got int"),
+        ({"regions": "auto", "scribbles": np.eye(20, dtype=int) - 1}, 'regions is "auto", but the scribbles say'),
+    ],
+)
+def test_odd_options_are_refused_by_their_names(segmenter, options, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        segmenter.segment(np.eye(20), **{"regions": 2, **options})

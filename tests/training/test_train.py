@@ -269,3 +269,10 @@ def test_a_folder_that_cannot_be_written_is_reported_before_training(tmp_path, m
         run(tmp_path / "file" / "model.safetensors")
     with pytest.raises(ValueError, match=r"ends with \.safetensors"):
         run(tmp_path / "model.pt")
+
+
+def test_a_model_that_is_there_is_not_trained_over(finished):
+    before = finished.read_bytes()
+    with pytest.raises(ValueError, match="is there already; choose another name, or remove it"):
+        run(finished)
+    assert finished.read_bytes() == before

@@ -5,28 +5,27 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
 
 from .._version import __version__
-from ..io.files import atomic
+from ..io.files import atomic, make_folder
 from ..io.georeference import WGS84
 from ..io.images import read_labels
 from ..io.pixel_size import PixelSize, as_pixel_size, stored_pixel_size
-from ..io.remote import Location, delivered, fetched, names_in
+from ..io.remote import Location, check_ours, check_outputs, delivered, fetched, names_in
 from ..io.source import open_source
 from ..workers import Outcome, each_done
 from .classification import Classification, TableRow, measure
 from .classifier import Classifier
 from .tables import write_summary, write_table
 
-__all__ = ["Report", "apply_all", "as_pixel_size", "check_names", "file_digest", "stored_pixel_size"]
+__all__ = ["Report", "apply_all", "as_pixel_size", "file_digest", "stored_pixel_size"]
 
 STATE, TABLE, SUMMARY = "apply.json", "table.csv", "summary.csv"
-#: What is written for each picture; the map comes last, and so vouches for the rest.
-ENDINGS = (".overlay.png", ".uncertainty.png", ".png")
 #: Writes one more file of a picture's classes: (stem in the folder of results, classes found).
 Export = Callable[[Path, Classification], None]
 
@@ -76,10 +75,12 @@ def apply_all(
     progress : callable
         Is given what is done, one picture after the other, and passes it on.
     """
-    check_names(pictures, out)
-    if isinstance(out, Path):
-        out.mkdir(parents=True, exist_ok=True)
     work = _Apply(classifier, out, pixel_size, exports or {}, crs)
+    there = names_in(out)
+    check_outputs(pictures, out, work.names, set() if force else there)
+    check_ours([STATE, TABLE, SUMMARY], out, set() if force else there)
+    if isinstance(out, Path):
+        make_folder(out)
     state = _State(
         out,
         {
@@ -91,7 +92,6 @@ def apply_all(
         },
     )
     former = {} if force else state.read()
-    there = names_in(out)
     tasks = [(path, former.get(path.stem) if there.issuperset(work.names(path.stem)) else None) for path in pictures]
     report, rows = Report(), {}
     try:
@@ -140,7 +140,16 @@ class _Apply:
 
     def names(self, stem: str) -> list[str]:
         """What is written, in this order."""
-        return [f"{stem}{ending}" for ending in (*self.exports, *ENDINGS)]
+        return [f"{stem}{ending}" for ending in self._savers()]
+
+    def _savers(self) -> dict[str, Export]:
+        """What is written for each picture; the map comes last, and so vouches for the rest."""
+        return {
+            ".overlay.png": lambda path, found: found.save_overlay(path),
+            ".uncertainty.png": lambda path, found: found.save_uncertainty(path),
+            **self.exports,
+            ".png": lambda path, found: found.save(path),
+        }
 
     def __call__(self, task: tuple[Location, str | None]) -> _Applied:
         picture, before = task
@@ -149,16 +158,15 @@ class _Apply:
             with open_source(path) as source:
                 size = self.pixel_size or source.pixel_size
                 if digest == before:
-                    with fetched(self.out / f"{picture.stem}.png") as map_path:
+                    # A map that somebody has spoilt is made again.
+                    with suppress(ValueError), fetched(self.out / f"{picture.stem}.png") as map_path:
                         return _Applied(measure(read_labels(map_path), self.classifier.classes, size), digest, True)
                 found = self.classifier.apply(source.whole(), size)
                 place = source.georeference and replace(source.georeference, target=self.crs)
         found = replace(found, georeference=place)
         with delivered(self.out, self.names(picture.stem)) as folder:
-            for ending, write in self.exports.items():
+            for ending, write in self._savers().items():
                 write(folder / f"{picture.stem}{ending}", found)
-            for ending, save in zip(ENDINGS, (found.save_overlay, found.save_uncertainty, found.save), strict=True):
-                save(folder / f"{picture.stem}{ending}")
         return _Applied(found.table, digest, False)
 
 
@@ -192,23 +200,6 @@ class _State:
         content = json.dumps({"options": self.options, "done": dict(sorted(self.done.items()))}, indent=1)
         with delivered(self.out, [STATE]) as folder, atomic(folder / STATE) as temporary:
             temporary.write_text(content + "\n", encoding="utf-8")
-
-
-def check_names(pictures: Sequence[Location], out: Location) -> None:
-    """Raise if two pictures would be written to the same files, or one over a picture."""
-    by_stem: dict[str, Location] = {}
-    inputs = {path.resolve() for path in pictures}
-    for path in pictures:
-        other = by_stem.setdefault(path.stem, path)
-        if other is not path:
-            raise ValueError(
-                f"{other} and {path} would both be written to {out / path.stem}.png; give them another --out"
-            )
-        for ending in ENDINGS:
-            if (out / f"{path.stem}{ending}").resolve() in inputs:
-                raise ValueError(
-                    f"{out / path.stem}{ending} is a picture that is to be classified; choose another --out"
-                )
 
 
 def folder_digest(path: Path) -> str:

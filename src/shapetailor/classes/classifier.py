@@ -15,7 +15,7 @@ from torch.nn.functional import interpolate
 
 from ..arrays import Floats32
 from ..io.intensity import Intensity
-from ..network.checkpoint import model_path, read_model, read_tensors, write_tensors
+from ..network.checkpoint import check_finite, model_path, read_model, read_tensors, write_tensors
 from ..network.stdnn import STDNN, STDNNConfig
 from ..segmentation.canvas import Canvas, canvas_of
 from ..segmentation.usage import Usage
@@ -139,13 +139,15 @@ class Classifier:
         try:
             net = STDNN(STDNNConfig.from_dict(header["config"]))
             net.load_state_dict(_under("net.", tensors))
+            check_network(net)
             classes = as_classes(header["classes"])
             head = Head(feature_count(net), len(classes))
             head.load_state_dict(_under("head.", tensors))
             intensity = Intensity.from_dict(header["intensity"])
             resolution, record = int(header["resolution"]), dict(header["record"])
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        except (KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
             raise ValueError(f"{path}: what it holds does not fit this version's classifier: {error}") from error
+        check_finite(path, tensors)
         return cls(classes, net.eval(), head.eval().requires_grad_(False), resolution, intensity, record)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..arrays import Labels
+from ..arrays import Labels, as_array
 from ..evaluate.classes import confusion, scores
 from ..io.intensity import Intensity
 from ..network.stdnn import STDNN
@@ -149,8 +149,6 @@ class Lesson:
             canvas.original.tobytes() + marks.astype(np.int16).tobytes() + bytes(str(marks.shape), "ascii")
         )
         self._names.append(sample.name)
-        if (marks < 0).all():
-            raise ValueError(f"{sample.name}: it marks no pixel with a class")
         self._pixels += np.bincount(marks[marks >= 0], minlength=len(self.classes))
         if not self.resolution:
             self.resolution = max(canvas.values.shape[1:])
@@ -181,7 +179,7 @@ class Lesson:
 
 def class_numbers(marks: Any, classes: tuple[ClassName, ...], shape: tuple[int, ...], name: str) -> Labels:
     """Check a map of classes' values and return their places in `classes`, −1 where unmarked, `LEFT_OUT` for 255."""
-    array = np.asarray(marks.detach().cpu() if isinstance(marks, Tensor) else marks)
+    array = as_array(marks, f"{name}: marks")
     if array.dtype.kind not in "iu":
         raise TypeError(f"{name}: marks must hold integers, got {array.dtype}")
     if array.shape != tuple(shape):
@@ -195,6 +193,8 @@ def class_numbers(marks: Any, classes: tuple[ClassName, ...], shape: tuple[int, 
     places = np.full(256, -1, np.int64)
     places[values], places[IGNORE] = np.arange(len(values)), LEFT_OUT
     numbers: Labels = places[np.clip(array, 0, 255)]
+    if (numbers < 0).all():
+        raise ValueError(f"{name}: no pixel is marked with a class")
     return numbers
 
 

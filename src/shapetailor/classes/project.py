@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ..arrays import Labels
-from ..io.files import atomic, image_files
+from ..io.files import SUFFIXES, atomic, check_writable, image_files, read_lines
 from ..io.images import read_image, read_labels
 from .classifier import Classifier
 from .fine_tune import FineTuneConfig, fine_tune
@@ -56,8 +56,7 @@ class Project:
         """All pictures, in the order of their names."""
         listed, folder = self.folder / LIST, self.folder / PICTURES
         if listed.is_file():
-            lines = [line.strip() for line in listed.read_text(encoding="utf-8").splitlines()]
-            found = [self.folder / line for line in lines if line]
+            found = [self.folder / line for line in read_lines(listed)]
         elif folder.is_dir():
             found = image_files(folder)
         else:
@@ -79,8 +78,10 @@ class Project:
         files = sorted(folder.iterdir()) if folder.is_dir() else []
         found: dict[str, Path] = {}
         for path in files:
-            if path.name.startswith(".") or path.suffix.lower() not in (".json", *MAP_ENDINGS):
+            if path.name.startswith(".") or path.suffix.lower() not in (".json", *SUFFIXES):
                 continue
+            if path.suffix.lower() not in (".json", *MAP_ENDINGS):
+                raise ValueError(f"{path}: marks are NAME.json, or a map in one of {', '.join(MAP_ENDINGS)}")
             if path.stem not in pictures:
                 raise ValueError(f"{path}: there is no picture called {path.stem} in the project")
             other = found.setdefault(path.stem, path)
@@ -118,6 +119,7 @@ class Project:
 
         With `fine`, the networks learn too. All marked pictures are in memory then. `watch` sees each as it is learnt.
         """
+        check_writable(self.folder)
         self.check()
         taught = Classifier.teach(watch(self.samples()), self.classes, model=model, seed=seed)
         if fine is not None:

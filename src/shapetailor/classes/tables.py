@@ -65,7 +65,11 @@ def interval(fractions: Sequence[float]) -> tuple[float, float | None, float | N
 
 
 def _write(path: Path, head: Sequence[str], lines: Sequence[Sequence[Any]]) -> None:
-    with atomic(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+    with (
+        atomic(path) as temporary,
+        # Names of files need not be text; their bytes are kept.
+        temporary.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file,
+    ):
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(head)
         writer.writerows(["" if cell is None else cell for cell in line] for line in lines)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from io import TextIOWrapper
 
 from .._version import __version__
 
@@ -32,26 +34,39 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the `shapetailor` command and return its exit status."""
     # Threads that spin while they wait make small tensor operations ten times slower where another program runs.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a name that the terminal cannot show is no reason to fail
+            stream.reconfigure(errors="backslashreplace")
     arguments = list(sys.argv[1:] if argv is None else argv)
+    chosen = next((word for word in arguments if not word.startswith("-")), None)
+    try:
+        args = _parser(chosen).parse_args(arguments)
+        status = int(args.run(args))
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read it has had enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except (ValueError, TypeError, OSError, MemoryError) as error:
+        print(f"shapetailor {chosen}: {error or type(error).__name__}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"shapetailor {chosen}: stopped", file=sys.stderr)
+        return 130
+    return status
+
+
+def _parser(chosen: str | None) -> argparse.ArgumentParser:
+    """Return the parser of the command line, with the options of the chosen command."""
     parser = argparse.ArgumentParser(
         prog="shapetailor",
         description="Split a picture into its textured regions with shape-tailored networks.",
     )
     parser.add_argument("--version", action="version", version=f"shapetailor {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    chosen = next((word for word in arguments if not word.startswith("-")), None)
     for name, summary in COMMANDS.items():
         sub = commands.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
         if name == chosen:
             module = import_module(f".{name}", __package__)
             module.add_arguments(sub)
             sub.set_defaults(run=module.run)
-    args = parser.parse_args(arguments)
-    try:
-        return int(args.run(args))
-    except (ValueError, TypeError, OSError, MemoryError) as error:
-        print(f"shapetailor {args.command}: {error or type(error).__name__}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(f"shapetailor {args.command}: stopped", file=sys.stderr)
-        return 130
+    return parser

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError("--out must name the folder to write to where no project is given")
     size = None if args.pixel_size is None else as_pixel_size(args.pixel_size)
     check_crs(args.crs)
-    pictures = opened(args.inputs) if args.inputs or project is None else project.pictures
+    pictures = opened(args.inputs, out) if args.inputs or project is None else project.pictures
     bar = partial(tqdm, total=len(pictures), desc="apply", unit="picture", disable=None)
     report = apply_all(
         Classifier.load(model),

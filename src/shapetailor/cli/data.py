@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from .._version import __version__
 from ..datasets import FAMILIES, MosaicDataset, ProceduralTextures, TextureFolder, split_classes
-from ..io.files import atomic
+from ..io.files import atomic, read_json
 from ..io.images import write_image, write_labels
 
 PARTS = ("all", "train", "test")
@@ -105,7 +105,7 @@ def _claim(args: argparse.Namespace, mosaics: MosaicDataset, names: list[str]) -
     }
     out, path = args.out, args.out / "mosaics.json"
     if path.exists():
-        if json.loads(path.read_text()) != record:
+        if read_json(path) != record:
             raise ValueError(f"{out} holds mosaics made with other options ({path}); choose another --out")
         return
     if out.exists() and any(out.iterdir()):

@@ -72,7 +72,7 @@ def report_failures(failures: dict[str, str], out: Location) -> None:
         lines = io.StringIO()
         csv.writer(lines).writerows([("picture", "reason"), *failures.items()])
         with delivered(out, [FAILURES]) as folder, atomic(folder / FAILURES) as temporary:
-            temporary.write_text(lines.getvalue(), encoding="utf-8", newline="")
+            temporary.write_text(lines.getvalue(), encoding="utf-8", errors="surrogateescape", newline="")
 
 
 def _at_least_one(text: str) -> int:

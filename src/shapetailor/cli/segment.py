@@ -15,15 +15,15 @@ from tqdm import tqdm
 
 from ..drawing import exports
 from ..drawing.animation import Recorder
-from ..io.files import check_writable, image_files
+from ..io.files import image_files, make_folder
 from ..io.georeference import check_crs
 from ..io.images import read_labels
 from ..io.pixel_size import as_pixel_size
-from ..io.remote import Location, delivered, fetched, location, names_in
+from ..io.remote import Location, check_outputs, delivered, fetched, location, names_in
 from ..io.source import Source, open_source
 from ..strokes import rasterise, read_scribbles, read_strokes
 from ..workers import each_done
-from .pictures import add_crs_argument, add_worker_arguments, opened, report_failures
+from .pictures import FAILURES, add_crs_argument, add_worker_arguments, opened, report_failures
 
 if TYPE_CHECKING:
     from ..segmentation.segmenter import Segmenter
@@ -118,12 +118,13 @@ def run(args: argparse.Namespace) -> int:
                 f"--{name} {given} is one file for {len(images)} pictures; name a folder with a file for each stem, or "
                 "add --same-marks to use it for all"
             )
-    _check_outputs(images, args)
     there = set() if args.force else names_in(args.out)
+    check_outputs(images, args.out, partial(_outputs, args=args), there)
+    if args.statistics and any(f"{path.stem}.csv" == FAILURES for path in images):
+        raise ValueError(f"the statistics of a picture would be written to {FAILURES}, which lists failures; rename it")
     waiting = [path for path in images if not there.issuperset(_outputs(path.stem, args))]
     if isinstance(args.out, Path):
-        args.out.mkdir(parents=True, exist_ok=True)
-        check_writable(args.out)
+        make_folder(args.out)
     outcome = _Outcome(skipped=len(images) - len(waiting))
     try:
         if waiting:
@@ -169,21 +170,8 @@ def _numbers(text: str) -> list[int]:
     return numbers
 
 
-def _check_outputs(images: list[Location], args: argparse.Namespace) -> None:
-    """Make sure that no output is that of another image, nor an input."""
-    source: dict[str, Location] = {}
-    inputs = {path.resolve() for path in images}
-    for path in images:
-        for output in _outputs(path.stem, args):
-            other = source.setdefault(output, path)
-            if other is not path:
-                raise ValueError(f"{other} and {path} would both be written to {output}; give them different --out")
-            if (args.out / output).resolve() in inputs:
-                raise ValueError(f"{output} would overwrite a picture that is to be segmented; choose another --out")
-
-
 def _outputs(stem: str, args: argparse.Namespace) -> list[str]:
-    """Return what is to be written for an image; the label map is written last, and so vouches for the rest."""
+    """Return what is to be written for an image, in this order; the label map comes last and vouches for the rest."""
     wanted = [
         (True, ".overlay.png"),
         (args.uncertainty, ".uncertainty.png"),

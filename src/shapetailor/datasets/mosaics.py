@@ -94,6 +94,10 @@ def mosaic(textures: Sequence[Array], size: int | Shape, rng: np.random.Generato
     return Sample(image, (labels,), name)
 
 
+#: Shortest side of a mosaic, in pixels.
+SMALLEST = 8
+
+
 class MosaicDataset(Dataset[Sample]):
     """A fixed collection of mosaics, made on access.
 
@@ -121,6 +125,8 @@ class MosaicDataset(Dataset[Sample]):
         low, high = regions
         if not 2 <= low <= high <= max(MIN_SHARE):
             raise ValueError(f"regions must be a range within 2 to {max(MIN_SHARE)}, got {low} to {high}")
+        if min((size, size) if isinstance(size, int) else size) < SMALLEST:
+            raise ValueError(f"size must be at least {SMALLEST} pixels a side, got {size}")
         if classes is not None and len(classes) != len(textures):
             raise ValueError(f"classes must be one for each of {len(textures)} textures, got {len(classes)}")
         if len(textures) < high:

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from ..arrays import Mask
+from ..parallel import compiled
 
 Words = npt.NDArray[np.uint64]
 
@@ -77,7 +77,7 @@ def _bits(mask: Mask) -> Words:
     return np.packbits(framed, axis=1, bitorder="little").view(np.uint64)
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _place(taken: Words, mask: Words, last: int) -> tuple[int, int]:
     """Take the first corner, row by row and up to the `last` column, at which the shape meets nothing."""
     rows, words = mask.shape
@@ -99,7 +99,7 @@ def _place(taken: Words, mask: Words, last: int) -> tuple[int, int]:
     return 0, 0
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _meets(taken: Words, mask: Words, top: int, first: int) -> bool:
     for y in range(mask.shape[0]):
         for k in range(min(mask.shape[1], taken.shape[1] - first)):

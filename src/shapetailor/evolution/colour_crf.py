@@ -14,10 +14,9 @@ from math import exp
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numba import njit
 
 from ..arrays import Floats32, Ints, Labels
-from ..parallel import in_threads, thread_count
+from ..parallel import compiled, in_threads, thread_count
 
 #: The window: every third pixel up to so many away, weighted by a Gaussian of this deviation.
 WINDOW, STEP, NEAR = 18, 3, 12.0
@@ -126,7 +125,7 @@ def _parts(count: int) -> list[slice]:
     return [slice(*each) for each in pairwise(ends)]
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _weigh(pixels: Floats32, places: Ints, offsets: Ints, near: Floats32, weights: Floats32) -> None:
     """Fill `weights` (places, offsets); they sum to 1 at each place."""
     for n in range(len(places)):
@@ -141,7 +140,7 @@ def _weigh(pixels: Floats32, places: Ints, offsets: Ints, near: Floats32, weight
             weights[n] /= total
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _vote(weights: Floats32, rows: Ints, places: Ints, offsets: Ints, plane: Floats32, votes: Floats32) -> None:
     """Fill `votes` with the weighted mean of `plane` around places; `rows` are their rows of `weights`."""
     for n in range(len(places)):

@@ -35,6 +35,15 @@ def check_writable(folder: Path) -> None:
         raise PermissionError(f"{folder}: this folder cannot be written to")
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder for results, unless it is there; raise before the work where files cannot be made in it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise NotADirectoryError(f"{folder}: expected a folder to write to, but there is a file") from error
+    check_writable(folder)
+
+
 @contextmanager
 def atomic(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary name beside `path`, renamed to `path` when the block ends well, else removed.
@@ -69,12 +78,32 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         made.rename(path)
 
 
+def read_lines(path: Path) -> list[str]:
+    """Read the lines of a text file that hold something; a ValueError begins with its name."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: no text in UTF-8 ({error})") from error
+    if any("\0" in line for line in lines):
+        raise ValueError(f"{path}: expected a path in each line, got a zero byte")
+    return [line.strip() for line in lines if line.strip()]
+
+
 def read_json(path: str | os.PathLike[str]) -> Any:
     """Read a JSON file; a ValueError begins with its name and says why it is none."""
     path = Path(path)
     if path.stat().st_size > LARGEST_JSON:
         raise ValueError(f"{path}: at most {LARGEST_JSON} bytes are read, it has {path.stat().st_size}")
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"{path}: no JSON ({error})") from error
+        return json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_once)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: no JSON in UTF-8 ({error})") from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object, unless a key comes twice and nobody knows which value is meant."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        twice = next(key for key in values if sum(key == other for other, _ in pairs) > 1)
+        raise ValueError(f"the key {twice!r:.40} comes twice in one object")
+    return values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -38,8 +39,10 @@ class Georeference:
 
         memory = BytesIO()
         tifffile.imwrite(memory, np.zeros((1, 1), np.uint8), extratags=self.tags, metadata=None)
-        with rasterio().MemoryFile(memory.getvalue()) as file, file.open() as dataset:
-            return dataset.crs, dataset.transform
+        with warnings.catch_warnings(), quiet(), rasterio().MemoryFile(memory.getvalue()) as file:
+            warnings.simplefilter("ignore", rasterio("errors").NotGeoreferencedWarning)  # tags that mean nothing
+            with file.open() as dataset:
+                return dataset.crs, dataset.transform
 
     @property
     def crs(self) -> Any:
@@ -65,7 +68,13 @@ class Georeference:
         column, row = corners.T.astype(np.float64)
         a, b, c, d, e, f = self.transform[:6]
         x, y = a * column + b * row + c, d * column + e * row + f
-        there = np.stack(rasterio("warp").transform(self.crs, target, x, y), axis=1)
+        try:
+            with quiet():
+                there = np.stack(rasterio("warp").transform(self.crs, target, x, y), axis=1)
+        except Exception as error:  # GDAL's own kinds
+            raise ValueError(f"it cannot be brought to {self.target} ({error}); --crs pixels writes pixels") from error
+        if not np.isfinite(there).all():
+            raise ValueError(f"it cannot be brought to {self.target}: no such place; --crs pixels writes pixels")
         return there.round(DEGREE_DIGITS if target.is_geographic else METRE_DIGITS)
 
     def metres(self) -> float | None:
@@ -84,11 +93,17 @@ def rasterio(name: str = "io") -> Any:
         raise ValueError("georeferences need rasterio: pip install shapetailor[geo]") from error
 
 
+def quiet() -> Any:
+    """Keep GDAL and PROJ from the screen: what is wrong they also raise."""
+    return rasterio("env").Env()
+
+
 def checked_crs(text: str) -> Any:
     """Return a coordinate system by its name, such as EPSG:25832."""
     module = rasterio("crs")
     try:
-        return module.CRS.from_user_input(text)
+        with quiet():
+            return module.CRS.from_user_input(text)
     except rasterio("errors").CRSError as error:
         raise ValueError(f"--crs must name a coordinate system, such as EPSG:25832, got {text!r} ({error})") from error
 
@@ -117,7 +132,7 @@ def dataset_georeference(dataset: Any) -> Georeference | None:
 
     if dataset.crs is None or dataset.transform.is_identity:
         return None
-    with rasterio().MemoryFile() as file:
+    with quiet(), rasterio().MemoryFile() as file:
         profile = {"driver": "GTiff", "width": 1, "height": 1, "count": 1, "dtype": "uint8"}
         with file.open(**profile, crs=dataset.crs, transform=dataset.transform):
             pass

@@ -7,6 +7,7 @@ Writing goes to a temporary name in the same folder and is renamed, so that a re
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import warnings
@@ -19,18 +20,21 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
 
-from ..arrays import Array, Labels, Mask
+from ..arrays import Array, Labels, Mask, as_array, is_tensor
 from .files import atomic
 from .palette import palette
 from .picture import Picture, UnfitError, both, check_declared, check_page, finite_pixels, gray_if_gray, pages_error
 from .tiff import MAX_CHANNELS, is_tiff, tiff_labels, tiff_picture
 
+NO_PIXEL = "has no pixel with a value: all {} are nodata, NaN, infinite or transparent"
 #: Larger numbers would overflow 32-bit floats on their way to 0..1.
 LARGEST_VALUE = 1e37
 #: What pixels outside the picture hold in PNG label maps of 8 and of 16 bits; in memory and in TIFF it is −1.
 OUTSIDE8, OUTSIDE16 = 255, 65535
 
 _OPENING = threading.Lock()
+# Pillow tells of faults that it also raises.
+logging.getLogger("PIL").addHandler(logging.NullHandler())
 
 
 def read_image(path: str | os.PathLike[str], page: int | None = None, channels: Sequence[int] | None = None) -> Array:
@@ -94,15 +98,13 @@ def as_picture(image: Any) -> Picture:
         array, inside = image
     elif isinstance(image, Image.Image):
         array, inside = _pillow_picture(image)
-    elif hasattr(image, "detach"):  # a tensor; torch itself is not needed here
-        array = image.detach().cpu().numpy()
-        if array.ndim == 3 and _channels_first(*array.shape):
-            array = np.moveaxis(array, 0, 2)
     elif isinstance(image, np.ma.MaskedArray):
         array, hidden = image.data, np.ma.getmaskarray(image)
         inside = ~np.asarray(np.atleast_3d(hidden).any(axis=2))
     else:
-        array = np.asarray(image)
+        array = as_array(image, "image")
+        if is_tensor(image) and array.ndim == 3 and _channels_first(*array.shape):
+            array = np.moveaxis(array, 0, 2)
     if array.dtype == np.bool_:
         array = array.astype(np.uint8) * 255
     if array.dtype.kind not in "uif":
@@ -115,7 +117,7 @@ def as_picture(image: Any) -> Picture:
         raise ValueError(f"image must be H×W or H×W×C with 1 to {MAX_CHANNELS} channels, got shape {array.shape}{hint}")
     inside = both(inside, finite_pixels(array))
     if inside is not None and not inside.any():
-        raise ValueError(f"image has no pixel with a value: all {inside.size} are nodata, NaN, infinite or transparent")
+        raise ValueError(f"image {NO_PIXEL.format(inside.size)}")
     check_range(array, inside)
     return Picture(array, None if inside is None or inside.all() else inside)
 
@@ -247,8 +249,6 @@ def named(path: Path | str) -> Iterator[None]:
     """Turn whatever a decoder raises into a ValueError that begins with the file's name."""
     try:
         yield
-    except (FileNotFoundError, IsADirectoryError, PermissionError):
-        raise
     except MemoryError as error:
         raise MemoryError(f"{path}: too large for the memory that there is, or corrupt") from error
     except Image.DecompressionBombError as error:
@@ -258,6 +258,8 @@ def named(path: Path | str) -> Iterator[None]:
     except UnfitError as error:
         raise ValueError(f"{path}: {error}") from error
     except Exception as error:  # decoders of broken files raise nearly anything: struct.error, KeyError, ...
+        if isinstance(error, OSError) and error.filename is not None:  # the operating system's: no such file, a loop, …
+            raise
         reason = f"{type(error).__name__}: {error}".replace(f"{str(path)!r}", "it")
         raise ValueError(f"{path}: corrupt, or of a kind that cannot be read ({reason})") from error
 
@@ -286,7 +288,27 @@ def _pillow_file(path: Path, page: int | None) -> Picture:
             file.seek(page)
         elif pages > 1 and file.format == "TIFF":
             raise pages_error(pages, file.size[::-1])
+        _load(file)
         return _pillow_picture(file)
+
+
+def _load(file: Image.Image) -> None:
+    """Decode a file; libtiff prints its complaints of corrupt ones itself, and nothing but the screen can stop it."""
+    if file.format != "TIFF":
+        file.load()
+        return
+    with _OPENING, Path(os.devnull).open("wb") as nowhere:
+        try:
+            screen = os.dup(2)
+        except OSError:  # there is no screen
+            file.load()
+            return
+        try:
+            os.dup2(nowhere.fileno(), 2)
+            file.load()
+        finally:
+            os.dup2(screen, 2)
+            os.close(screen)
 
 
 def _pillow_picture(image: Image.Image) -> Picture:
@@ -329,6 +351,7 @@ def _pillow_labels(path: Path) -> Array:
     with open_with_pillow(path) as file:
         if file.format in ("JPEG", "MPO"):
             raise UnfitError("JPEG cannot hold a label map: its losses make new labels; use PNG or TIFF")
+        _load(file)
         stored = np.asarray(ImageOps.exif_transpose(file))
     if stored.ndim == 3:
         return stored[..., 0] if stored.shape[2] == 2 else stored[..., :3]  # gray or colour, less alpha

@@ -7,11 +7,13 @@ labels are outside the picture. They are stored as the largest number of the typ
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 
@@ -61,7 +63,7 @@ def write_label_tiff(
     tags = list(georeference.tags) if georeference is not None else []
     if outside is not None:
         tags.append((_NODATA, "s", 0, str(outside), True))
-    metadata = _ome_metadata(pixel_size) if ome else None
+    metadata = _ome_metadata(pixel_size, _identity(labels, stored, outside)) if ome else None
     levels = _levels(labels.shape)
     if len(levels) > 1:
         options["tile"] = (TILE, TILE)
@@ -138,8 +140,16 @@ def _multiscale(name: str, levels: list[int], pixel_size: PixelSize | None) -> d
     return {"name": name, "axes": axes, "datasets": datasets, "type": "nearest"}
 
 
-def _ome_metadata(pixel_size: PixelSize | None) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"axes": "YX"}
+def _identity(labels: Array, stored: np.dtype[Any], outside: int | None) -> UUID:
+    """The file's identity by what it holds: the same labels give the same bytes."""
+    digest = hashlib.sha256(f"{labels.shape} {stored}".encode())
+    for top in range(0, labels.shape[0], TILE):
+        digest.update(_as_stored(labels[top : top + TILE], stored, outside).tobytes())
+    return UUID(bytes=digest.digest()[:16], version=5)
+
+
+def _ome_metadata(pixel_size: PixelSize | None, identity: UUID) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"axes": "YX", "UUID": str(identity)}
     if pixel_size is not None:
         for axis in "XY":
             metadata |= {f"PhysicalSize{axis}": pixel_size.side, f"PhysicalSize{axis}Unit": pixel_size.unit}

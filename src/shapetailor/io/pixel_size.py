@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
@@ -42,7 +43,7 @@ def tiff_pixel_size(file: Any) -> PixelSize | None:
     if not unit or unit in ("pixel", "pixels") or tag is None or not tag.value[0]:
         return None
     per_unit, of = tag.value
-    return PixelSize(of / per_unit, {"micron": "µm", "um": "µm", "\\u00B5m": "µm"}.get(unit, str(unit)))
+    return sound_size(of / per_unit, {"micron": "µm", "um": "µm", "\\u00B5m": "µm"}.get(unit, str(unit)))
 
 
 def geographic_size(place: Georeference | None) -> PixelSize | None:
@@ -51,13 +52,18 @@ def geographic_size(place: Georeference | None) -> PixelSize | None:
         metres = None if place is None else place.metres()
     except ValueError:  # rasterio is not there
         return None
-    return None if metres is None else PixelSize(metres, "m")
+    return None if metres is None else sound_size(metres, "m")
+
+
+def sound_size(side: float, unit: str) -> PixelSize | None:
+    """Return a size; None where a file tells nonsense."""
+    return PixelSize(side, unit) if 0 < side < inf else None
 
 
 def _ome_pixel_size(xml: str) -> PixelSize | None:
     for element in ElementTree.fromstring(xml).iter():
         if element.tag.endswith("}Pixels") and "PhysicalSizeX" in element.attrib:
-            return PixelSize(float(element.attrib["PhysicalSizeX"]), element.attrib.get("PhysicalSizeXUnit", "µm"))
+            return sound_size(float(element.attrib["PhysicalSizeX"]), element.attrib.get("PhysicalSizeXUnit", "µm"))
     return None
 
 
@@ -68,6 +74,6 @@ def as_pixel_size(text: str) -> PixelSize:
     PixelSize(side=0.5, unit='µm')
     """
     match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([^\W\d_]+)\s*", text)
-    if not match or float(match[1]) <= 0:
+    if not match or not 0 < float(match[1]) < inf:
         raise ValueError(f'--pixel-size must be a side and its unit, such as "0.5um" or "2 mm", got {text!r}')
     return PixelSize(float(match[1]), {"um": "µm", "μm": "µm"}.get(match[2], match[2]))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Array
-from .georeference import Georeference, dataset_georeference, rasterio
+from .georeference import Georeference, dataset_georeference, quiet, rasterio
 from .images import check_channels, chosen
 from .picture import Picture, UnfitError
 
@@ -22,7 +22,7 @@ def opened(path: Path) -> Any:
     import rasterio as library
     from rasterio.errors import NotGeoreferencedWarning
 
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), quiet():
         warnings.simplefilter("ignore", NotGeoreferencedWarning)
         return library.open(path)
 
@@ -53,15 +53,14 @@ class RasterWindows:
         self.shape: tuple[int, int] = (self._dataset.height, self._dataset.width)
         self.georeference: Georeference | None = dataset_georeference(self._dataset)
         example = self._values(np.zeros((len(self._bands), 1, 1), np.result_type(*self._dataset.dtypes)))
-        if example.dtype.kind not in "uif":
-            raise UnfitError(f"holds {example.dtype}, expected numbers")
         self.dtype, self.channels = example.dtype, prod(example.shape[2:])
 
     def window(self, top: int, bottom: int, left: int, right: int) -> Picture:
         """Read a window."""
         box = (top, bottom), (left, right)
-        values = self._values(self._dataset.read(self._bands, window=box))
-        return Picture(values, self._dataset.dataset_mask(window=box) != 0)
+        with quiet():
+            values = self._values(self._dataset.read(self._bands, window=box))
+            return Picture(values, self._dataset.dataset_mask(window=box) != 0)
 
     def _values(self, planes: Array) -> Array:
         values = planes[0] if len(planes) == 1 else np.ascontiguousarray(np.moveaxis(planes, 0, -1))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -54,6 +54,15 @@ class Remote:
 Location = Path | Remote
 
 
+@contextmanager
+def _reached(place: Remote, what: str) -> Iterator[None]:
+    """Turn whatever a file system raises into a ValueError that begins with the URL."""
+    try:
+        yield
+    except Exception as error:  # each file system has its own
+        raise ValueError(f"{place}: cannot be {what} ({type(error).__name__}: {error})") from error
+
+
 def location(text: str) -> Location:
     """Return what a text names: a path, or a URL."""
     return Remote(text) if "://" in text else Path(text)
@@ -64,10 +73,9 @@ def names_in(folder: Location) -> set[str]:
     if isinstance(folder, Path):
         return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     system, path = folder.system()
-    try:
+    with _reached(folder, "listed"), suppress(FileNotFoundError):
         return {PurePosixPath(name.rstrip("/")).name for name in system.ls(path, detail=False)}
-    except FileNotFoundError:
-        return set()
+    return set()
 
 
 def remote_pictures(folder: Remote) -> list[Remote]:
@@ -75,9 +83,47 @@ def remote_pictures(folder: Remote) -> list[Remote]:
     if not folder.url.endswith("/") and "*" not in folder.url:
         return [folder]
     system, path = folder.system()
-    found = system.glob(path) if "*" in folder.url else system.ls(path, detail=False)
+    with _reached(folder, "listed"):
+        found = system.glob(path) if "*" in folder.url else system.ls(path, detail=False)
     names = sorted(name for name in found if PurePosixPath(name).suffix.lower() in SUFFIXES)
     return [Remote(system.unstrip_protocol(name)) for name in names]
+
+
+def check_outputs(
+    pictures: Sequence[Location], out: Location, names: Callable[[str], list[str]], there: set[str]
+) -> None:
+    """Raise if what is written for a picture is also written for another, is a picture itself, or is not ours.
+
+    Parameters
+    ----------
+    names : callable
+        Stem of a picture → the names of its results, in the order in which they are written.
+    there : set of str
+        The names in `out` that may not be lost.
+    """
+    source: dict[str, Location] = {}
+    inputs = {path.resolve() for path in pictures}
+    beside = isinstance(out, Path) and any(isinstance(each, Path) and each.parent == out.resolve() for each in inputs)
+    for path in pictures:
+        wanted = names(path.stem)
+        for name in wanted:
+            other = source.setdefault(name, path)
+            if other is not path:
+                raise ValueError(f"{other} and {path} would both be written to {name}; give them different --out")
+            if (out / name).resolve() in inputs:
+                raise ValueError(f"{name} would overwrite a picture that is to be read; choose another --out")
+        if beside:  # the user's own files lie there
+            check_ours(wanted, out, there)
+
+
+def check_ours(names: Sequence[str], out: Location, there: set[str]) -> None:
+    """Raise if some of the files that are written in this order are there without the first: somebody else's then."""
+    found = [name for name in names if name in there]
+    if found and names[0] not in there and names[0] not in names_in(out):  # or another process has just written it
+        raise ValueError(
+            f"{out / found[0]} is there already and is no result of this command; choose another --out, or --force "
+            "overwrites it"
+        )
 
 
 @contextmanager
@@ -88,10 +134,8 @@ def fetched(file: Location) -> Iterator[Path]:
         return
     with TemporaryDirectory(prefix="shapetailor.") as folder:
         system, path = file.system()
-        try:
+        with _reached(file, "fetched"):
             system.get_file(path, f"{folder}/{file.name}")
-        except Exception as error:  # each file system has its own
-            raise ValueError(f"{file}: cannot be fetched ({type(error).__name__}: {error})") from error
         yield Path(folder) / file.name
 
 
@@ -107,7 +151,8 @@ def delivered(folder: Location, names: Sequence[str]) -> Iterator[Path]:
     with TemporaryDirectory(prefix="shapetailor.") as temporary:
         yield Path(temporary)
         system, path = folder.system()
-        system.makedirs(path, exist_ok=True)
-        for name in names:
-            if (Path(temporary) / name).exists():
-                system.put(f"{temporary}/{name}", f"{path.rstrip('/')}/{name}", recursive=True)
+        with _reached(folder, "written to"):
+            system.makedirs(path, exist_ok=True)
+            for name in names:
+                if (Path(temporary) / name).exists():
+                    system.put(f"{temporary}/{name}", f"{path.rstrip('/')}/{name}", recursive=True)

@@ -168,6 +168,9 @@ def _open_file(path: Path, page: int | None, channels: Sequence[int] | None) -> 
 
 
 def _source(path: Path, windows: TiffWindows | RasterWindows | ZarrWindows, **known: Any) -> Source:
+    if windows.dtype.kind not in "uif":
+        known.get("close", bool)()
+        raise UnfitError(f"holds {windows.dtype}, expected numbers")
     return Source(str(path), windows.shape, windows.channels, windows.dtype, windows.window, **known)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import struct
 import threading
 from collections.abc import Sequence
 from math import prod
@@ -123,6 +124,7 @@ def _tiff_samples(file: Any, page: int | None, pages_are_channels: bool) -> Arra
 
 def checked_series(file: Any) -> Any:
     """Return the first series of a file; raise if it has none, is corrupt, or has colours that nobody reads."""
+    check_chain(file)
     if not len(file.series):
         raise UnfitError("holds no image")
     series = file.series[0]
@@ -141,6 +143,24 @@ def checked_series(file: Any) -> Any:
         if each is not None and min(len(each.dataoffsets), len(each.databytecounts)) < prod(frame.chunked):
             raise UnfitError(f"corrupt: it has {len(each.dataoffsets)} of {prod(frame.chunked)} strips or tiles")
     return series
+
+
+def check_chain(file: Any) -> None:
+    """Raise if the pages of a file follow each other in a circle: tifffile would go round for ever."""
+    handle, form = file.filehandle, file.tiff
+    seen: set[int] = set()
+    offset = file.pages.first.offset
+    while offset:
+        if offset in seen:
+            raise UnfitError("corrupt: its pages follow each other in a circle")
+        seen.add(offset)
+        handle.seek(offset)
+        count = handle.read(form.tagnosize)
+        if len(count) < form.tagnosize:
+            return
+        handle.seek(struct.unpack(form.tagnoformat, count)[0] * form.tagsize, 1)
+        following = handle.read(form.offsetsize)
+        offset = struct.unpack(form.offsetformat, following)[0] if len(following) == form.offsetsize else 0
 
 
 def _without_alpha(samples: Array, frame: Any) -> tuple[Array, Mask | None]:

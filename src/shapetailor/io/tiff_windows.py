@@ -14,7 +14,17 @@ import numpy as np
 from ..arrays import Array
 from .images import check_channels, chosen
 from .picture import Picture, UnfitError
-from .tiff import ORIENTATION, PILLOW_COLOURS, Complaints, channel_last, checked_series, colour_map, finished, turned
+from .tiff import (
+    ORIENTATION,
+    PILLOW_COLOURS,
+    Complaints,
+    channel_last,
+    check_chain,
+    checked_series,
+    colour_map,
+    finished,
+    turned,
+)
 
 #: Bytes of decoded strips or tiles that are kept for the next window.
 CACHE = 2**28
@@ -173,6 +183,7 @@ def open_tiff(path: Path, page: int | None, channels: Sequence[int] | None) -> t
     Complaints.count.value = 0
     file = tifffile.TiffFile(path)
     try:
+        check_chain(file)
         if len(file.series) and _decodable(file.series[0]):
             return TiffWindows(file, page, channels), file
     except BaseException:

@@ -12,7 +12,7 @@ import numpy as np
 
 from .images import check_channels, chosen
 from .picture import Picture, UnfitError
-from .pixel_size import PixelSize
+from .pixel_size import PixelSize, sound_size
 from .tiff import MAX_CHANNELS, channel_last
 
 #: Units of OME-Zarr, and what tables call them.
@@ -81,15 +81,18 @@ def _full_size(path: Path) -> tuple[Any, str, PixelSize | None]:
     if not hasattr(node, "group_keys"):
         return node, _guessed_axes(node.shape), None
     attributes = dict(node.attrs)
-    scales = attributes.get("ome", attributes).get("multiscales")
-    if not scales:
-        raise UnfitError("is a Zarr group without multiscales: no OME-Zarr picture")
-    array = node[scales[0]["datasets"][0]["path"]]
-    axes = [axis if isinstance(axis, str) else axis["name"] for axis in scales[0].get("axes", "tczyx")]
-    letters = "".join(axis.upper()[:1] for axis in axes)
-    if len(letters) != array.ndim or "Y" not in letters or "X" not in letters:
-        raise UnfitError(f"has axes {axes} for an array of shape {array.shape}")
-    return array, letters, _pixel_size(scales[0], letters)
+    try:
+        scales = attributes.get("ome", attributes).get("multiscales")
+        if not scales:
+            raise UnfitError("is a Zarr group without multiscales: no OME-Zarr picture")
+        array = node[scales[0]["datasets"][0]["path"]]
+        axes = [axis if isinstance(axis, str) else axis["name"] for axis in scales[0].get("axes", "tczyx")]
+        letters = "".join(axis.upper()[:1] for axis in axes)
+        if len(letters) != array.ndim or "Y" not in letters or "X" not in letters or 0 in array.shape:
+            raise UnfitError(f"has axes {axes} for an array of shape {array.shape}")
+        return array, letters, _pixel_size(scales[0], letters)
+    except (AttributeError, LookupError, TypeError) as error:
+        raise UnfitError("its multiscales do not name axes and datasets as those of an OME-Zarr picture do") from error
 
 
 def _guessed_axes(shape: tuple[int, ...]) -> str:
@@ -108,4 +111,5 @@ def _pixel_size(scale: dict[str, Any], letters: str) -> PixelSize | None:
     unit = axis.get("unit") if isinstance(axis, dict) else None
     if not unit:
         return None
-    return PixelSize(sqrt(factors[letters.index("Y")] * factors[letters.index("X")]), UNITS.get(unit, str(unit)))
+    area = float(factors[letters.index("Y")] * factors[letters.index("X")])
+    return sound_size(sqrt(area) if area > 0 else 0.0, UNITS.get(unit, str(unit)))

@@ -12,7 +12,7 @@ import torch
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
-from ..arrays import Array, Floats, Ints
+from ..arrays import Array, Floats, Ints, as_array
 
 LabelMap: TypeAlias = Array | torch.Tensor
 #: One label map, or a list with one an annotator.
@@ -104,7 +104,7 @@ class Contingency(NamedTuple):
 
 def as_labels(name: str, value: LabelMap) -> Array:
     """Return `value` as an H×W integer array; errors call it `name`."""
-    array = value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+    array = as_array(value, name)
     if array.dtype.kind not in "iub":
         raise TypeError(f"{name} must hold integer labels, got dtype {array.dtype}")
     if array.ndim != 2 or array.size == 0:

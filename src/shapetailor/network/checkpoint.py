@@ -29,6 +29,8 @@ from .stdnn import STDNN, STDNNConfig
 SUFFIX = ".safetensors"
 ENTRY = "shapetailor"
 FORMAT = "model"
+#: What files of tensors hold.
+KINDS = (FORMAT, "classifier")
 #: Raised when an older package could no longer understand a file.
 FORMAT_VERSION = 1
 
@@ -95,8 +97,7 @@ def read_model(name_or_path: str | os.PathLike[str]) -> Model:
         usage, metadata = dict(header.get("usage", {})), dict(header["metadata"])
     except (KeyError, TypeError, ValueError, RuntimeError) as error:  # RecursionError is a RuntimeError
         raise ValueError(f"{path}: weights and configuration do not fit this version's network: {error}") from error
-    if not all(bool(each.isfinite().all()) for each in tensors.values()):
-        raise ValueError(f"{path}: corrupt, some of its weights are NaN or infinite")
+    check_finite(path, tensors)
     return Model(net.eval(), usage, metadata)
 
 
@@ -138,8 +139,10 @@ def read_tensors(path: Path, kind: str, version: int) -> tuple[dict[str, Tensor]
         header: Any = json.loads(text)
     except (safetensors.SafetensorError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: truncated, or no safetensors file ({error})") from error
-    if not isinstance(header, dict) or header.get("format") != kind:
-        raise ValueError(f"{path}: a safetensors file, but not a {kind} written by shapetailor")
+    found = header.get("format") if isinstance(header, dict) else None
+    if found != kind:
+        holds = f"holds a {found}" if isinstance(found, str) and found in KINDS else "a safetensors file"
+        raise ValueError(f"{path}: {holds}, but not a {kind} written by shapetailor")
     written = header.get("format_version")
     if not isinstance(written, int) or isinstance(written, bool):
         raise ValueError(f"{path}: its format_version must be a whole number, got {written!r}")
@@ -151,6 +154,12 @@ def read_tensors(path: Path, kind: str, version: int) -> tuple[dict[str, Tensor]
     if header.get("sha256", "") not in ("", checksum(tensors)):
         raise ValueError(f"{path}: corrupt, its weights are not those that were written (SHA-256 differs)")
     return tensors, header
+
+
+def check_finite(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Raise if some weight is no number."""
+    if not all(bool(each.isfinite().all()) for each in tensors.values()):
+        raise ValueError(f"{path}: corrupt, some of its weights are NaN or infinite")
 
 
 def checksum(tensors: Mapping[str, Tensor]) -> str:

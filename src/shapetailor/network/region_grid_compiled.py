@@ -5,11 +5,10 @@ from math import hypot
 from typing import Any
 
 import numpy as np
-from numba import njit
 from torch import Tensor
 
 from ..arrays import Array
-from ..parallel import in_threads, thread_count
+from ..parallel import compiled, in_threads, thread_count
 
 #: Pixels times channels below which a second thread is not worth its start.
 FEW = 2**20
@@ -33,7 +32,7 @@ def derivative_into(out: Tensor, x: Tensor, labels: Tensor, step: tuple[int, int
     )
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _difference(x: Array, labels: Array, down: int, right: int, one: Any, two: Any, add: bool, out: Array) -> None:
     """Fill `out` (n, H, W): forward plus backward difference, divided by one or two lengths of the step."""
     channels, height, width = x.shape
@@ -57,7 +56,7 @@ def _difference(x: Array, labels: Array, down: int, right: int, one: Any, two: A
                 out[channel, row] += found
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _link(here: Array, there: Array, right: int, exists: bool, linked: Array) -> None:
     """Which pixels of a row belong together with the pixels `right` of them in another row, if that exists."""
     lo, hi = max(0, -right), len(here) - max(0, right)
@@ -68,7 +67,7 @@ def _link(here: Array, there: Array, right: int, exists: bool, linked: Array) ->
         out[i] = exists & (first[i] >= 0) & (first[i] == second[i])
 
 
-@njit(nogil=True, error_model="numpy", cache=True, inline="never")
+@compiled(error_model="numpy", inline="never")
 def _difference_of_row(
     here: Array, after: Array, before: Array, right: int, ahead: Array, behind: Array, divisor: Array, out: Array
 ) -> None:

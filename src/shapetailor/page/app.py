@@ -26,7 +26,7 @@ from .frames import gray_png, labels_png
 from .hub import Hub
 from .jobs import Jobs
 from .live import Engine
-from .refusal import Refusal
+from .refusal import Refusal, words
 from .talk import Talk
 from .uploads import receive_json, receive_picture
 from .views import TILE, Views
@@ -86,8 +86,6 @@ class Page:
 
     def _news(self, job: dict[str, Any]) -> None:
         """Tell all tabs of a job, and that results are new when it has ended."""
-        if job["kind"] == "teach" and job["state"] == "done":
-            job["held_out"] = (self.workspace.model() or {}).get("held_out") or job["held_out"]
         self.hub.tell(None, {"type": "job", "job": dict(job)})
         if job["state"] != "running":
             self.hub.tell(None, {"type": "project"})
@@ -123,6 +121,7 @@ class Page:
         width, height = view.size
         return {
             "name": name,
+            "version": self.workspace.version(name),
             "width": width,
             "height": height,
             "channels": view.channels,
@@ -133,6 +132,7 @@ class Page:
             "limits": list(view.limits),
             "strokes": [stroke.to_dict() for stroke in history.strokes],
             "revision": history.revision,
+            "depth": history.depth,
             "editable": self.workspace.marks_kind(name) != "map",
             "truth": self.workspace.truth(name) is not None,
             "applied": self.workspace.applied(name) is not None,
@@ -197,13 +197,22 @@ class Page:
         given = await receive_json(request)
         kind, pictures = str(given.get("kind")), self.workspace.pictures()
         marked = [name for name in pictures if self.workspace.marks_kind(name) != "none"]
-        if kind == "teach" and not marked:
-            raise Refusal(409, "Nothing is marked yet: draw two classes in a picture, then teach.")
+        if kind == "teach":
+            await run_in_threadpool(self._check_taught, marked)
         if kind == "apply" and self.workspace.model() is None:
             raise Refusal(409, "There is no model yet: teach first, then apply.")
         total = len(marked if kind == "teach" else pictures)
         await self.jobs.start(self.workspace.folder, kind, total, given.get("fine_tune") is True)
         return JSONResponse(self.jobs.job, 202)
+
+    def _check_taught(self, marked: list[str]) -> None:
+        """Say at once what teaching would say after a while."""
+        if not marked:
+            raise Refusal(409, "Nothing is marked yet: draw two classes in a picture, then teach.")
+        values = set().union(*map(self.workspace.marked_values, marked))
+        used = [each.name for each in self.workspace.classes if each.value in values]
+        if len(used) < 2:
+            raise Refusal(409, f"Only {', '.join(used) or 'one class'} is marked: mark a second class, then teach.")
 
     async def cancel_job(self, request: Request) -> Response:
         """Stop the job."""
@@ -261,10 +270,10 @@ async def _refused(request: Request, error: Exception) -> Response:
     if isinstance(error, ClientDisconnect):
         return Response(status_code=400)  # which nobody reads
     if isinstance(error, HTTPException):
-        words = {404: "There is no such page.", 405: "This cannot be done here."}
-        return JSONResponse({"error": words.get(error.status_code, error.detail)}, error.status_code)
+        known = {404: "There is no such page.", 405: "This cannot be done here."}
+        return JSONResponse({"error": known.get(error.status_code, error.detail)}, error.status_code)
     status = 507 if isinstance(error, (OSError, MemoryError)) and not isinstance(error, FileNotFoundError) else 422
-    return JSONResponse({"error": str(error) or type(error).__name__}, status)
+    return JSONResponse({"error": words(error)}, status)
 
 
 async def _failed(request: Request, error: Exception) -> Response:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from ..arrays import Array
-from ..classes.batch import SUMMARY, TABLE, stored_pixel_size
+from ..classes.batch import SUMMARY, TABLE
 from ..classes.classification import Classification, PixelSize, TableRow, measure
 from ..classes.formats import FORMATS
 from ..classes.project import CLASSES, LIST, MARKS, MODEL, RESULTS
 from ..classes.tables import write_table
 from ..evaluate.classes import confusion, scores
+from ..io.georeference import Georeference
 from ..io.images import read_image, read_labels, write_image
+from ..io.source import open_source
 from ..metrics import covering
 from .live import Engine
 from .refusal import Refusal
@@ -34,6 +37,8 @@ KINDS = {
     "ome.tif": ".ome.tif",
     "strokes.json": ".json",
 }
+#: Archives of all pictures' files of a kind.
+ARCHIVES = {"geojson.zip": "geojson", "coco.zip": "coco.json", "imagej.zip": "rois.zip", "ome-tiff.zip": "ome.tif"}
 _WRITERS = dict(FORMATS.values())
 #: All files of an archive have this date, so that equal contents give equal archives.
 DATE = (1980, 1, 1, 0, 0, 0)
@@ -83,12 +88,13 @@ class Downloads:
 
     def rows(self, name: str, source: str) -> list[TableRow]:
         """The picture's rows of the table."""
-        size, classes = stored_pixel_size(self.workspace.picture(name)), self.workspace.classes
+        path, classes = self.workspace.picture(name), self.workspace.classes
         if source == "live":
             answer = self.engine.refined(name)
             if answer.scale > 1:
-                return [_at_scale(row, answer.scale, size) for row in measure(answer.labels, classes)]
-        return measure(self.labels(name, source), classes, size)
+                return [_at_scale(row, answer.scale, _place(path)[1]) for row in measure(answer.labels, classes)]
+        labels = self.labels(name, source)
+        return measure(labels, classes, _place(path)[1])
 
     def metrics(self, name: str, source: str) -> dict[str, object]:
         """The labels against the truth."""
@@ -137,12 +143,14 @@ class Downloads:
 
     def _classification(self, name: str, source: str) -> Classification:
         path, labels = self.workspace.picture(name), self.labels(name, source)
+        place, size = _place(path)
         return Classification(
             labels=labels,
             probabilities=np.empty((0, 0, 0), np.float32),
             image=read_image(path),
             classes=self.workspace.classes,
-            pixel_size=stored_pixel_size(path),
+            pixel_size=size,
+            georeference=place,
         )
 
     def whole(self, kind: str, folder: Path) -> Path:
@@ -154,21 +162,29 @@ class Downloads:
             if not path.is_file():
                 raise Refusal(404, f"There is no {kind} yet: {'teach' if kind.startswith('model') else 'apply'} first.")
             return path
+        if kind in ARCHIVES:
+            return self._archive(kind, folder)
         if kind not in ("results.zip", "project.zip"):
-            raise Refusal(404, f"Downloads are {', '.join([*files, 'results.zip', 'project.zip'])}.")
-        names = list(_files(project / RESULTS)) if kind == "results.zip" else list(self._project_files())
-        if not names:
+            raise Refusal(404, f"Downloads are {', '.join([*files, *ARCHIVES, 'results.zip', 'project.zip'])}.")
+        base = project / RESULTS if kind == "results.zip" else project
+        paths = list(_files(base)) if kind == "results.zip" else list(self._project_files())
+        if not paths:
             raise Refusal(404, "There is nothing to take along yet: draw, teach and apply first.")
-        out = folder / kind
-        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-            for path in names:
-                place = path.relative_to(project / RESULTS if kind == "results.zip" else project).as_posix()
-                info = zipfile.ZipInfo(place, DATE)
-                info.compress_type = zipfile.ZIP_STORED if path.suffix == ".png" else zipfile.ZIP_DEFLATED
-                with path.open("rb") as source, archive.open(info, "w") as target:
-                    while block := source.read(2**20):
-                        target.write(block)
-        return out
+        return _zipped(folder / kind, ((path.relative_to(base).as_posix(), path) for path in paths))
+
+    def _archive(self, kind: str, folder: Path) -> Path:
+        """All applied pictures in one format, one file after the other."""
+        names = [name for name in self.workspace.pictures() if self.workspace.applied(name) is not None]
+        if not names:
+            raise Refusal(404, "No picture has a result yet: teach, then apply.")
+
+        def written() -> Iterator[tuple[str, Path]]:
+            for name in names:
+                path = self.write(name, ARCHIVES[kind], "applied", folder)
+                yield path.name, path
+                path.unlink()
+
+        return _zipped(folder / kind, written())
 
     def _project_files(self) -> Iterator[Path]:
         """Everything but the pictures."""
@@ -198,6 +214,14 @@ class Downloads:
         return path
 
 
+def _place(path: Path) -> tuple[Georeference | None, PixelSize | None]:
+    """Where on the Earth a picture is and how large its pixels are, as `apply` reads it: only TIFF files say so."""
+    if path.suffix.lower() not in (".tif", ".tiff"):
+        return None, None
+    with open_source(path) as found:
+        return found.georeference, found.pixel_size
+
+
 def _at_scale(row: TableRow, scale: int, size: PixelSize | None) -> TableRow:
     """A row of a reduced map, in pixels of the picture."""
     pixels = row.pixels * scale**2
@@ -213,6 +237,17 @@ def as_json(rows: list[TableRow]) -> list[dict[str, object]]:
 def _files(folder: Path) -> Iterator[Path]:
     found = sorted(folder.iterdir()) if folder.is_dir() else []
     return (path for path in found if path.is_file() and not path.name.startswith("."))
+
+
+def _zipped(out: Path, files: Iterable[tuple[str, Path]]) -> Path:
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for place, path in files:
+            info = zipfile.ZipInfo(place, DATE)
+            packed = path.suffix in (".png", ".zip")
+            info.compress_type = zipfile.ZIP_STORED if packed else zipfile.ZIP_DEFLATED
+            with path.open("rb") as source, archive.open(info, "w", force_zip64=True) as target:
+                shutil.copyfileobj(source, target)
+    return out
 
 
 def _enlarged(labels: Array, scale: int) -> Array:

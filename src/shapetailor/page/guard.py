@@ -32,11 +32,15 @@ POLICY = (
     "script-src 'self'; style-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; "
     "frame-ancestors 'none'"
 )
+#: What the page of whoever is not let in looks like.
+PUBLIC = ("/static/base.css", "/static/icon.svg")
 PLAIN = """<!doctype html><html lang="en"><meta charset="utf-8"><title>shapetailor</title>
-<meta name="viewport" content="width=device-width"><h1>shapetailor</h1>{body}</html>"""
+<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="/static/icon.svg">
+<link rel="stylesheet" href="/static/base.css"><body class="door"><main><h1>shapetailor</h1>{body}</main></html>"""
 HOW = "<p>Open the link that <code>shapetailor serve</code> printed: it holds the key to this page.</p>"
-FORM = """<form method="post" action="/login"><p><label>Password <input type="password" name="password" autofocus
-autocomplete="current-password"></label> <button>Open</button></p></form>"""
+ENDED = "<p>This link is of a server that has ended.</p>"
+FORM = """<form method="post" action="/login"><label>Password <input type="password" name="password" autofocus
+autocomplete="current-password"></label> <button class="accent">Open</button></form>"""
 
 
 class Guard:
@@ -106,12 +110,12 @@ class Guard:
         if scope["path"] == "/" and scope["method"] == "GET":
             given = parse_qs(scope["query_string"].decode("latin-1")).get("token")
             if given is not None:
-                return self._admit(given[0].encode(), self.token, "This link is of a server that has ended. " + HOW)
+                return self._admit(given[0].encode(), self.token, ENDED + HOW)
         if scope["path"] == "/login" and scope["method"] == "POST" and self.password is not None:
             form = await _body(Request(scope, receive), LONGEST_FORM)
             given = parse_qs(form.decode("ascii", "replace")).get("password", [""])
             async with self._trying:
-                answer = self._admit(given[0].encode(), self.password, "<p>Wrong password.</p>" + FORM)
+                answer = self._admit(given[0].encode(), self.password, '<p class="wrong">Wrong password.</p>' + FORM)
                 if answer.status_code == 403:
                     await asyncio.sleep(WRONG)
                 return answer
@@ -125,6 +129,8 @@ class Guard:
         return answer
 
     def _is_known(self, scope: Scope) -> bool:
+        if scope["type"] == "http" and scope["path"] in PUBLIC:
+            return True
         given = HTTPConnection(scope).cookies.get(self.cookie, "")
         return hmac.compare_digest(given.encode("utf-8", "replace"), self._key.encode())
 

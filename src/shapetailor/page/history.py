@@ -68,6 +68,11 @@ class History:
         self._prepare, self._is_marked = prepare, is_marked or marks_anything
         self._load()
 
+    @property
+    def depth(self) -> dict[str, int]:
+        """How many changes can be undone, and done again."""
+        return {"undo": len(self._done), "redo": len(self._undone)}
+
     def add(self, stroke: Stroke, name: str | None = None) -> int:
         """Keep a stroke; return the revision. What was done under the same `name` is not done again."""
         if len(self.strokes) >= MOST_STROKES:

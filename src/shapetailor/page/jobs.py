@@ -112,7 +112,7 @@ class Jobs:
             fine = status == 0 or (job["kind"] == "apply" and status == 1 and job["failures"])
             job["state"] = "done" if fine else "failed"
             words = said if fine else [line for line in errors if line.startswith("shapetailor ")] or errors
-            job["text"] = words[-1] if words else f"It ended with status {status}."
+            job["text"] = words[-1].removeprefix(f"shapetailor {job['kind']}: ") if words else f"Status {status}."
         else:
             job["text"] = "Cancelled; what was done stays." if job["kind"] == "apply" else "Cancelled."
         self._tell(job)

@@ -8,22 +8,23 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import ceil
+from pathlib import Path
 from threading import Condition, Thread
 from typing import Any
 
 import numpy as np
 
-from ..arrays import Labels
+from ..arrays import Array, Labels
 from ..classes.names import IGNORE
-from ..io.images import read_labels
+from ..io.images import read_image, read_labels
 from ..io.palette import region_colour
 from ..segmentation.segmenter import Segmenter
 from ..segmentation.session import WORK_PIXELS
 from ..strokes.marks import Stroke
 from .frames import Frame, frame, gray_png, labels_png, table
 from .history import marks_anything
-from .opened import Answer, Opened, give_marks, places_of
-from .refusal import Refusal
+from .opened import Answer, Opened, give_marks, places_of, reduced_map, unsure_of
+from .refusal import Refusal, words
 from .views import Views
 from .workspace import Workspace
 
@@ -108,7 +109,12 @@ class Engine:
         with self._change:
             self._ended = True
             self._change.notify_all()
-        self._thread.join(timeout=5)
+        self._thread.join(timeout=2)
+
+    @property
+    def is_working(self) -> bool:
+        """Whether the thread has not ended yet."""
+        return self._thread.is_alive()
 
     def answer(self, name: str) -> Answer | None:
         """The newest answer for the strokes as they are."""
@@ -129,9 +135,9 @@ class Engine:
                 self._refused.pop(name, None)
                 self.want(name)
             while (known := self.answer(name)) is None or known.stage != "refined":
-                revision, words = self._refused.get(name, (-1, ""))
+                revision, why = self._refused.get(name, (-1, ""))
                 if revision == self.workspace.history(name).revision:
-                    raise Refusal(404, words)
+                    raise Refusal(404, why)
                 if time.monotonic() > until or self._ended:
                     raise Refusal(503, "The regions are not ready yet. Try again in a moment.")
                 with self._change:
@@ -173,18 +179,18 @@ class Engine:
                 else:
                     self._answer(self._loaded(), name)
             except (Refusal, ValueError, TypeError, OSError, MemoryError) as error:
-                self._give_up(name, "error", str(error) or type(error).__name__)
+                self._give_up(name, "error", words(error))
             except Exception as error:  # the thread must live on
                 log.exception("computing %s failed", name)
                 self._give_up(
                     name, "error", f"Something went wrong while {name} was worked on ({type(error).__name__})."
                 )
 
-    def _give_up(self, name: str, kind: str, words: str) -> None:
+    def _give_up(self, name: str, kind: str, why: str) -> None:
         """Say why there are no labels."""
         with suppress(Refusal, ValueError, OSError):
-            self._refused[name] = self.workspace.history(name).revision, words or NOTHING
-        self.tell(name, {"type": kind, "picture": name, "text": words})
+            self._refused[name] = self.workspace.history(name).revision, why or NOTHING
+        self.tell(name, {"type": kind, "picture": name, "text": why})
 
     def _later(self, name: str) -> None:
         """Do the rest when there is time."""
@@ -233,7 +239,7 @@ class Engine:
             labels = np.append(values, np.uint8(IGNORE))[result.labels]
             assert result.uncertainty is not None
             step = max(1, ceil(max(labels.shape) / UNSURE_SIDE))
-            unsure = np.rint(255 * result.uncertainty[::step, ::step].clip(0, 1)).astype(np.uint8)
+            unsure = unsure_of(opened, result.labels, result.uncertainty)[::step, ::step]
             scale = 2**opened.level
             stage = "refined" if refine else "preview"
             answer = Answer(revision, stage, labels, unsure, scale, scale * step)
@@ -279,6 +285,8 @@ class Engine:
             init = None if applied is None else places_of(read_labels(applied), classes, level, picture)
             session = segmenter.open(picture, None if init is None else len(classes), init)
             found = Opened(key, session, level, init)
+            if applied is not None and init is not None:
+                found.doubt = _doubt(applied.with_name(f"{name}.uncertainty.png"), level, session.shape)
             self.tell(name, {"type": "status", "picture": name, "text": ""})
         with self._change:
             self._opened[name] = found
@@ -322,6 +330,14 @@ class Engine:
         found = small.segment(view.picture(level), regions, callback=watch)  # type: ignore[arg-type]
         show(found.iterations, found.labels, True)
         self.tell(name, {"type": "status", "picture": name, "text": ""})
+
+
+def _doubt(path: Path, level: int, shape: tuple[int, int]) -> Array | None:
+    """Where the model was unsure, if `apply` has left that."""
+    try:
+        return reduced_map(read_image(path), level, shape)
+    except (OSError, ValueError):
+        return None
 
 
 def _hint(strokes: Sequence[Stroke]) -> str:

@@ -35,6 +35,7 @@ class Opened:
     session: Session
     level: int
     init: Labels | None  # places of classes
+    doubt: Array | None = None  # bytes: where the model that gave `init` was unsure
     strokes: tuple[Stroke, ...] = ()
     drawn: Array | None = None
     answer: Answer | None = None
@@ -82,12 +83,27 @@ def reduced(stroke: Stroke, level: int) -> Stroke:
     return Stroke(stroke.region, points, stroke.radius / side, stroke.kind)
 
 
+def unsure_of(opened: Opened, labels: Labels, unsure: Array) -> Array:
+    """Where it is unsure, as bytes: where strokes have left a result as it was, the model's doubt stays."""
+    found: Array = np.rint(255 * unsure.clip(0, 1)).astype(np.uint8)
+    if opened.doubt is None or opened.drawn is None:
+        return found
+    kept = (labels == opened.init) & (opened.drawn == 0)
+    return np.asarray(np.where(kept, np.maximum(found, opened.doubt), found))
+
+
+def reduced_map(values: Array, level: int, shape: tuple[int, int]) -> Array | None:
+    """Every so many pixels of a map, as a level has them; None where it does not fit."""
+    small = values[2**level // 2 :: 2**level, 2**level // 2 :: 2**level] if level else values
+    small = np.pad(small, [(0, max(0, size - own)) for size, own in zip(shape, small.shape, strict=True)], mode="edge")
+    return small if small.shape == shape else None
+
+
 def places_of(applied: Labels, classes: Sequence[int], level: int, picture: Picture) -> Labels | None:
     """A map of classes' values as their places, on a level; None where it does not fit the picture or the classes."""
-    small = applied[2**level // 2 :: 2**level, 2**level // 2 :: 2**level] if level else applied
     height, width = picture.values.shape[:2]
-    small = np.pad(small, [(0, max(0, height - small.shape[0])), (0, max(0, width - small.shape[1]))], mode="edge")
-    if small.shape != (height, width):
+    small = reduced_map(applied, level, (height, width))
+    if small is None:
         return None
     places = np.full(256, -1, np.int64)
     places[list(classes)] = np.arange(len(classes))

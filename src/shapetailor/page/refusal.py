@@ -1,5 +1,8 @@
 """What the page cannot do, in words."""
 
+import errno
+from pathlib import Path
+
 
 class Refusal(Exception):  # noqa: N818, it is an answer and no mistake of ours
     """An answer with an HTTP status and a sentence that says what to do."""
@@ -7,3 +10,20 @@ class Refusal(Exception):  # noqa: N818, it is an answer and no mistake of ours
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
         self.status, self.text = status, text
+
+
+def words(error: Exception) -> str:
+    """What an error says, for a person.
+
+    >>> words(OSError(errno.ENOSPC, "No space left on device", "a.json"))
+    'The disk is full. Make room, then do it again; what was stored before is safe.'
+    >>> words(PermissionError(errno.EACCES, "Permission denied", "/pictures/a.png"))
+    'a.png: Permission denied.'
+    """
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "The disk is full. Make room, then do it again; what was stored before is safe."
+    if isinstance(error, MemoryError):
+        return "There is not enough memory for this. Close other programs, or use a smaller picture."
+    if isinstance(error, OSError) and error.strerror and isinstance(error.filename, (str, Path)):
+        return f"{Path(error.filename).name}: {error.strerror}."
+    return str(error) or type(error).__name__

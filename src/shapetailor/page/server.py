@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import os
 import socket
 import threading
 import webbrowser
@@ -17,6 +19,8 @@ from .talk import LONGEST_MESSAGE
 from .workspace import Workspace
 
 PORT = 8317
+#: Exit status after Ctrl-C, by which alone a server ends.
+INTERRUPTED = 130
 
 
 def serve(
@@ -45,7 +49,8 @@ def serve(
     listening = _listen(host, port)
     number = int(listening.getsockname()[1])
     token = new_token()
-    guarded = Guard(Page(workspace, warm=True).app, hosts_of(host, number), number, token, password)
+    page = Page(workspace, warm=True)
+    guarded = Guard(page.app, hosts_of(host, number), number, token, password)
     shown = "localhost" if host in ("0.0.0.0", "::", "") else f"[{host}]" if ":" in host else host
     link = f"http://{shown}:{number}/?token={token}"
     said(link)
@@ -63,7 +68,11 @@ def serve(
     )
     if opens_browser:
         threading.Timer(0.5, webbrowser.open, [link]).start()
-    asyncio.run(uvicorn.Server(config).serve([listening]))
+    try:
+        asyncio.run(uvicorn.Server(config).serve([listening]))
+    finally:
+        if page.engine.is_working:  # compiled code that still runs would crash the interpreter's own end
+            atexit.register(os._exit, INTERRUPTED)
 
 
 def _listen(host: str, port: int | None) -> socket.socket:

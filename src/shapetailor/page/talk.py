@@ -14,7 +14,7 @@ from ..strokes.marks import THINNEST, Stroke
 from .history import History
 from .hub import Hub, Tab
 from .live import Engine
-from .refusal import Refusal
+from .refusal import Refusal, words
 from .views import Views
 from .workspace import Workspace
 
@@ -64,12 +64,11 @@ class Talk:
             said = _parsed(text)
             await self._answer(tab, said)
         except (Refusal, ValueError, TypeError, OSError, OverflowError, MemoryError) as error:
-            words = str(error) or type(error).__name__
             named = _name(said)
             if named is not None:
-                tab.say({"type": "refused", "id": named, "picture": said.get("picture"), "error": words})
+                tab.say({"type": "refused", "id": named, "picture": said.get("picture"), "error": words(error)})
             else:
-                tab.say({"type": "error", "text": words})
+                tab.say({"type": "error", "text": words(error)})
 
     async def _answer(self, tab: Tab, said: dict[str, Any]) -> None:
         what = said.get("type")
@@ -103,8 +102,8 @@ class Talk:
         if known is not None:
             tab.show(await run_in_threadpool(self.engine.frame, name, known))
         elif not self.engine.is_ready:
-            words = "Getting ready; the first start on a machine takes about a minute…"
-            tab.say({"type": "status", "picture": name, "text": words})
+            text = "Getting ready… The first start on a machine takes about a minute."
+            tab.say({"type": "status", "picture": name, "text": text})
         self.engine.want(name)
 
     async def _change(self, tab: Tab, said: dict[str, Any]) -> None:
@@ -116,7 +115,8 @@ class Talk:
         history, changed = await run_in_threadpool(self._store, name, named, said)
         whole = [stroke.to_dict() for stroke in history.strokes]
         count: Any = len(whole) if said["type"] == "stroke" else whole
-        tab.say({"type": "stored", "picture": name, "id": named, "revision": history.revision, "strokes": count})
+        stored = {"type": "stored", "picture": name, "id": named, "revision": history.revision, "strokes": count}
+        tab.say(stored | {"depth": history.depth})
         if changed:
             for other in self.hub.following(name):
                 if other is not tab:
@@ -200,4 +200,5 @@ def _name(said: Any) -> str | None:
 
 def _strokes(name: str, history: History) -> dict[str, Any]:
     strokes = [stroke.to_dict() for stroke in history.strokes]
-    return {"type": "strokes", "picture": name, "revision": history.revision, "strokes": strokes}
+    news = {"type": "strokes", "picture": name, "revision": history.revision, "strokes": strokes}
+    return news | {"depth": history.depth}

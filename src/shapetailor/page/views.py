@@ -22,6 +22,8 @@ from .refusal import Refusal
 TILE, THUMB, QUALITY = 512, 192, 88
 #: Bytes of decoded pictures that are kept; the newest is kept in any case. Thumbnails that are kept.
 MOST_BYTES, MOST_THUMBS = 2**29, 2000
+#: Gray of what is outside a picture.
+OUTSIDE = 200
 #: Rows that are halved at once.
 STRIP = 1024
 
@@ -76,10 +78,12 @@ class View:
         """Cut a tile, as JPEG."""
         if not 0 <= level < len(self.levels):
             raise Refusal(404, f"The picture has levels 0 to {len(self.levels) - 1}.")
-        part = self.levels[level][row * TILE : (row + 1) * TILE, column * TILE : (column + 1) * TILE]
+        box = slice(row * TILE, (row + 1) * TILE), slice(column * TILE, (column + 1) * TILE)
+        part = self.levels[level][box]
         if part.size == 0 or column < 0 or row < 0:
             raise Refusal(404, "There is no such tile.")
-        return jpeg(as_seen(part, shown or self.range))
+        seen = as_seen(part, shown or self.range)
+        return jpeg(seen if self.inside is None else veiled(seen, self.inside[level][box]))
 
 
 def as_seen(values: Array, shown: tuple[float, float]) -> RGB8:
@@ -90,6 +94,12 @@ def as_seen(values: Array, shown: tuple[float, float]) -> RGB8:
         return values
     with np.errstate(over="ignore", invalid="ignore"):
         return np.rint(255 * scaled(values.astype(np.float32), *shown)).astype(np.uint8)
+
+
+def veiled(image: RGB8, inside: Mask) -> RGB8:
+    """Show what is outside the picture (transparent, without data) in one gray."""
+    mask = inside if image.ndim == 2 else inside[..., None]
+    return np.where(mask, image, np.uint8(OUTSIDE))
 
 
 def jpeg(image: RGB8) -> bytes:
@@ -155,7 +165,7 @@ class Views:
             with self._lock:
                 if key in self._views:
                     return self._views[key]
-            view = View.of(read_picture(path))
+            view = View.of(_read(path))
             with self._lock:
                 self._views[key] = view
                 while len(self._views) > 1 and sum(each.weight for each in self._views.values()) > self.most_bytes:
@@ -172,13 +182,16 @@ class Views:
             view = self._views.get(key)
         if view is not None:
             values, shown = view.levels[-1], view.range
+            inside = None if view.inside is None else view.inside[-1]
         else:
             with self._decoding:
                 whole = read_small(path, 2 * THUMB)
             step = max(1, max(whole.values.shape[:2]) // (2 * THUMB))
             values = whole.values[::step, ::step]
-            shown = Intensity().limits(values, None if whole.inside is None else whole.inside[::step, ::step])
-        image = Image.fromarray(np.ascontiguousarray(as_seen(values, shown)))
+            inside = None if whole.inside is None else whole.inside[::step, ::step]
+            shown = Intensity().limits(values, inside)
+        seen = as_seen(values, shown)
+        image = Image.fromarray(np.ascontiguousarray(seen if inside is None else veiled(seen, inside)))
         image.thumbnail((THUMB, THUMB))
         small = jpeg(np.asarray(image))
         with self._lock:
@@ -186,6 +199,14 @@ class Views:
             while len(self._thumbs) > MOST_THUMBS:
                 self._thumbs.popitem(last=False)
         return small
+
+
+def _read(path: Path) -> Picture:
+    """Read a picture; what is wrong with it is told by the file's name."""
+    try:
+        return read_picture(path)
+    except ValueError as error:
+        raise Refusal(422, str(error).replace(str(path), path.name)) from error
 
 
 def _key(path: Path) -> tuple[Path, int, int]:

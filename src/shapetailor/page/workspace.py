@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from threading import RLock
@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from safetensors import safe_open
 
+from ..classes.batch import STATE, file_digest
 from ..classes.names import ClassName, as_classes, read_classes, write_classes
 from ..classes.project import CLASSES, LIST, MAP_ENDINGS, MARKS, MODEL, PICTURES, RESULTS
-from ..io.files import SUFFIXES, atomic, check_writable, image_files
+from ..io.files import SUFFIXES, atomic, check_writable, image_files, read_lines
 from ..io.header import read_size
 from ..io.images import read_labels
 from ..network.checkpoint import ENTRY
@@ -52,6 +53,8 @@ class Workspace:
         self._histories: dict[str, History] = {}
         self._listed: tuple[Any, dict[str, Path]] | None = None
         self._sizes: dict[Path, tuple[Any, tuple[int, int] | None, str | None]] = {}
+        self._records: dict[Path, tuple[Any, dict[str, Any]]] = {}
+        self._digest: tuple[Any, str] = (None, "")
         self._owned: int | None = None
 
     @property
@@ -80,8 +83,7 @@ class Workspace:
     def _find(self) -> dict[str, Path]:
         listed, inside = self.folder / LIST, self.folder / PICTURES
         if listed.is_file():
-            lines = (line.strip() for line in listed.read_text(encoding="utf-8").splitlines())
-            found = [self.folder / line for line in lines if line]
+            found = [self.folder / line for line in read_lines(listed)]
         elif inside.is_dir():
             found = image_files(inside)
         else:
@@ -89,7 +91,9 @@ class Workspace:
         by_stem: dict[str, Path] = {}
         self.warnings = []
         for path in found:
-            if by_stem.setdefault(path.stem, path) is not path:
+            if path.name != path.name.strip() or not path.name.isprintable():  # no line of the list could name it
+                self.warnings.append(f"{path.name!r} is left out: rename it, without spaces at its ends.")
+            elif by_stem.setdefault(path.stem, path) is not path:
                 self.warnings.append(f"{path.name} is left out: {by_stem[path.stem].name} has the same name.")
         return dict(sorted(by_stem.items()))
 
@@ -99,6 +103,11 @@ class Workspace:
         if path is None:
             raise Refusal(404, f"There is no picture called {name[:80]!r} in this folder.")
         return path
+
+    def version(self, name: str) -> str:
+        """What the picture's address carries: browsers keep tiles, and another file has others."""
+        path = self.picture(name)
+        return hashlib.sha256(f"{path} {_stamp(path)}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
     def history(self, name: str) -> History:
         """The strokes of a picture."""
@@ -154,9 +163,6 @@ class Workspace:
             self._own()
             if not (self.folder / LIST).is_file() and not (self.folder / PICTURES).is_dir():
                 pictures = self.pictures()
-                for path in pictures.values():
-                    if path.name != path.name.strip() or not path.name.isprintable():
-                        raise Refusal(409, f"Rename {path.name!r}: a picture's name must have no spaces at its ends.")
                 self._write_list([path.name for path in pictures.values()])
             if not self.is_project:
                 write_classes(self.folder / CLASSES, self.classes)
@@ -168,7 +174,11 @@ class Workspace:
             return
         if not self.folder.is_dir():
             self.folder.mkdir(parents=True)
-        check_writable(self.folder)
+        try:
+            check_writable(self.folder)
+        except PermissionError:
+            words = "The folder cannot be written to. Copy the pictures to where you may write, and serve that."
+            raise Refusal(409, words) from None
         handle = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -201,16 +211,22 @@ class Workspace:
             write_classes(self.folder / CLASSES, wanted)
 
     def _check_unused(self, gone: Mapping[int, str]) -> None:
-        for name in self.pictures():
-            kind = self.marks_kind(name)
-            used: set[int] = set()
-            if kind == "strokes":
-                used = {stroke.region for stroke in self.history(name).strokes}
-            elif kind == "map":
-                ending = next(e for e in MAP_ENDINGS if (self.folder / MARKS / f"{name}{e}").is_file())
-                used = set(read_labels(self.folder / MARKS / f"{name}{ending}").ravel().tolist())
-            for value in used & set(gone):
-                raise Refusal(409, f"{gone[value]} is marked in {name}. Remove these marks first, then the class.")
+        for value, title in gone.items():
+            names = [name for name in self.pictures() if value in self.marked_values(name)]
+            if names:
+                more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+                where = ", ".join(names[:3]) + more
+                raise Refusal(409, f"{title} is marked in {where}. Remove these marks first, then the class.")
+
+    def marked_values(self, name: str) -> set[int]:
+        """Values of the classes that a picture's marks name; 0 and −1 may be among them."""
+        kind = self.marks_kind(name)
+        if kind == "strokes":
+            return {stroke.region for stroke in self.history(name).strokes}
+        if kind == "map":
+            ending = next(e for e in MAP_ENDINGS if (self.folder / MARKS / f"{name}{e}").is_file())
+            return set(read_labels(self.folder / MARKS / f"{name}{ending}").ravel().tolist())
+        return set()
 
     def add_picture(self, file_name: str) -> Path:
         """Check an uploaded picture's name and return where it shall be written."""
@@ -255,18 +271,45 @@ class Workspace:
         return known[1], known[2]
 
     def model(self) -> dict[str, Any] | None:
-        """What the taught model says of itself."""
+        """What the taught model says of itself, what came of former ones, and how many pictures have its results."""
         path = self.folder / MODEL
         if not path.is_file():
             return None
-        when = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+        return self._record(path) | {"teachings": self._teachings(), "results": self._results_of(path)}
+
+    def _record(self, path: Path) -> dict[str, Any]:
+        """What a model's file says of its teaching; nothing where it cannot be read."""
+        known = self._records.get(path)
+        stamp = _stamp(path)
+        if known is None or known[0] != stamp:
+            try:
+                with safe_open(path, framework="numpy") as file:
+                    record = _taught(json.loads(file.metadata()[ENTRY]))
+            except Exception:  # whatever it is, teaching makes another
+                record = {"pictures": [], "held_out": None}
+            known = self._records[path] = (stamp, record)
+        return known[1]
+
+    def _teachings(self) -> list[float]:
+        """The held-out mean IoU of this model and of the former ones, in their order, as far as they have one."""
+        number, paths = 1, []
+        while (former := (self.folder / MODEL).with_suffix(f".{number}.safetensors")).is_file():
+            paths.append(former)
+            number += 1
+        held = (self._record(path)["held_out"] for path in [*paths, self.folder / MODEL])
+        return [each["mean_iou"] for each in held if each is not None]
+
+    def _results_of(self, model: Path) -> int:
+        """How many pictures have results of this very model."""
         try:
-            with safe_open(path, framework="numpy") as file:
-                record = json.loads(file.metadata()[ENTRY])["record"]
-        except Exception:  # whatever it is, teaching makes another
-            record = {}
-        keys = ("pictures", "marked_pixels", "fine_tune", "held_out")
-        return {"pictures": [], "marked_pixels": {}} | {k: record[k] for k in keys if k in record} | {"when": when}
+            state = json.loads((self.folder / RESULTS / STATE).read_text(encoding="utf-8"))
+            stamp = _stamp(model)
+            if self._digest[0] != stamp:
+                self._digest = stamp, file_digest(model)
+            done = state["done"] if state["options"]["model"] == self._digest[1] else {}
+            return sum(name in done and self.applied(name) is not None for name in self.pictures())
+        except (OSError, ValueError, KeyError, TypeError):
+            return 0
 
     def describe(self, failed: Mapping[str, str]) -> dict[str, Any]:
         """The whole project, for the page; `failed` are pictures that the last job could not read."""
@@ -280,6 +323,7 @@ class Workspace:
                 {
                     "name": name,
                     "file": path.name,
+                    "version": self.version(name),
                     "state": state,
                     "marks": marks,
                     "truth": self.truth(name) is not None,
@@ -306,6 +350,15 @@ def header_size(path: Path) -> tuple[tuple[int, int] | None, str | None]:
     except (OSError, ValueError, MemoryError) as error:
         return None, str(error).removeprefix(f"{path}: ")
     return (width, height), None
+
+
+def _taught(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The pictures that a model was taught from, and its figures on held-out ones."""
+    record, held = entry["record"], entry["record"].get("held_out")
+    if held is not None:
+        iou = [[each["name"], figure] for each, figure in zip(entry["classes"], held["iou"], strict=True)]
+        held = {"mean_iou": float(held["mean_iou"]), "accuracy": float(held["accuracy"]), "iou": iou}
+    return {"pictures": [str(name) for name in record["pictures"]], "held_out": held}
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

@@ -20,11 +20,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
 from ..arrays import Array, Floats
-from ..parallel import in_threads
+from ..parallel import compiled, in_threads
 from .cpu.grid_kernels import components
 from .operator import Edges, laplacian
 from .stats import ConvergenceWarning, Stats, combine
@@ -115,7 +114,7 @@ def solve(
     return torch.from_numpy(u).to(rhs), combine(parts, setting.tol)
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _multiply(s: Floats, across: Floats, down: Floats, u: Floats, out: Floats) -> None:
     """Write (S + L) u."""
     height, width = u.shape
@@ -134,7 +133,7 @@ def _multiply(s: Floats, across: Floats, down: Floats, u: Floats, out: Floats) -
             out[y + 1, x] -= flow
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _dots(number: Array, count: int, a: Floats, b: Floats) -> Floats:
     """Inner products of two (H, W), one for each component."""
     out = np.zeros(count)
@@ -144,7 +143,7 @@ def _dots(number: Array, count: int, a: Floats, b: Floats) -> Floats:
     return out
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _conjugate_gradients(
     s: Floats, across: Floats, down: Floats, b: Floats, u: Floats, number: Array, count: int, tol: float, most: int
 ) -> tuple[int, float]:

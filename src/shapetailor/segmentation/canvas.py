@@ -24,6 +24,7 @@ from scipy.ndimage import distance_transform_edt
 from torch.nn.functional import avg_pool2d, interpolate
 
 from ..arrays import Array, Box, Floats, Floats32, Labels, Mask
+from ..io.images import NO_PIXEL
 from ..io.intensity import Intensity
 from ..io.source import Source, open_source
 from .colours import Colours
@@ -168,6 +169,8 @@ def canvas_of(image: Any, channels: int, stride: int, max_pixels: int, intensity
     factor = max(1, ceil(sqrt(height * width / max_pixels)))
     everything = slice(0, -(-height // factor)), slice(0, -(-width // factor))
     stored, inside = block_means(source, factor, everything)
+    if inside is not None and not inside.any():
+        raise ValueError(f"{source.name} {NO_PIXEL.format(height * width)}")
     valid = None if inside is None else source.valid(0, height, 0, width)
     colours = Colours.of(stored, _limits(source, intensity or Intensity()), channels, inside)
     values = colours(stored)

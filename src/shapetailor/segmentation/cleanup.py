@@ -6,11 +6,11 @@ import heapq
 from collections import Counter
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from ..arrays import Ints, Labels
 from ..labels import smooth_boundaries
+from ..parallel import compiled
 
 
 def finish(labels: Labels, fixed: Labels | None, radius: float, min_share: float) -> Labels:
@@ -62,7 +62,7 @@ def pieces_of(labels: Ints) -> tuple[NDArray[np.int32], Ints, Ints]:
     return pieces, region, area
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _number(labels: Ints, pieces: NDArray[np.int32]) -> int:
     """Union–find: give every pixel a provisional number, join those that meet, number what is left by first pixels."""
     height, width = labels.shape
@@ -100,7 +100,7 @@ def _number(labels: Ints, pieces: NDArray[np.int32]) -> int:
     return count
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _gather(labels: Ints, pieces: NDArray[np.int32], region: Ints, area: Ints) -> None:
     for y in range(labels.shape[0]):
         for x in range(labels.shape[1]):

@@ -3,7 +3,10 @@
 Level by level the blocks become smaller, and pixels near a boundary are decided anew by the conditional random field of
 `colour_crf`: its unary terms are the distances to the regions as they come from the level below, its pairwise terms the
 colours of this level. Only windows with a boundary are read, and in them only the pixels near it are computed, so that
-the cost follows the boundaries' length.
+the cost follows the boundaries' length. At the coarse levels, where it is short, what moved is decided again.
+
+Inside a texture, brightness varies much and hue little, or the other way round. So colours are first stretched in the
+directions in which neighbours hardly differ: there, a small difference tells two textures apart.
 
 The mean field sees `WINDOW` pixels far in each of its `ROUNDS`, the smoothing a few more: what a window says about its
 core depends on nothing further than `HALO` away. So windows give the same labels as the whole, to the bit.
@@ -11,23 +14,24 @@ core depends on nothing further than `HALO` away. So windows give the same label
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from hashlib import sha1
 from itertools import product
 from math import inf
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from ..arrays import Array, Box, Floats32, Ints, Labels, Mask
-from ..evolution.colour_crf import ROUNDS, TEMPERATURE, WINDOW, follow
+from ..evolution.colour_crf import ALIKE, ROUNDS, TEMPERATURE, WINDOW, follow
 from ..labels import dilate, smooth_boundaries
+from ..parallel import compiled
 from .canvas import Canvas
 
-#: What windows looked like and what came of them, by level and corner: a window that looks the same is not done again.
-Known = dict[tuple[int, int, int], tuple[bytes, Array]]
+#: What windows looked like and what came of them, by level, pass and corner: one that looks the same is not done again.
+Known = dict[tuple[int, int, int, int], tuple[bytes, Array]]
 #: Numbers of regions while boundaries are refined: a fourth of what int64 takes.
 Short = NDArray[np.int16]
 
@@ -43,6 +47,14 @@ PRIOR, LIKENESS = 3.0, 6.0
 RADIUS = 2.0
 #: Levels of at most so many pixels are averaged once and kept.
 KEPT = 2**22
+#: Passes, at most, of the first level and of those with blocks above two pixels; how far from a pixel that moved the
+#: next one decides again. What a window's core depends on is decided at most `HALO` − `WINDOW` away, so this must be at
+#: most `WINDOW`.
+PASSES, ASTIR = 5, 8
+#: Where neighbours' colours are compared: in a grid of so many patches a side; their side, and the step to a neighbour.
+PATCHES, PATCH, APART = 6, 36, 6
+#: Share of the neighbours' deviation that counts as similar, and the least deviation: what rounding to 8 bits leaves.
+SIMILAR, LEAST = 0.5, 0.5 / 255
 
 
 class Band(NamedTuple):
@@ -76,7 +88,13 @@ def sharpened(
     found: Short = canvas.upright(labels).astype(np.int16)
     for coarse, fine in levels(canvas.factor):
         found = _carried(found, coarse, fine, canvas)
-        found = refined(found, canvas, fine, marks, known=known, stop=stop)
+        seen = Seen.of(canvas, fine)
+        moved = None
+        for number in range(PASSES if coarse == canvas.factor or fine > 2 else 1):
+            before, found = found, refined(found, seen, marks, moved, number, known=known, stop=stop)
+            moved = found != before
+            if not moved.any():
+                break
     return found
 
 
@@ -92,40 +110,117 @@ def levels(factor: int) -> Iterator[tuple[int, int]]:
         factor = smaller
 
 
+@dataclass(frozen=True)
+class Seen:
+    """A picture's colours at one level, stretched in the directions in which neighbours hardly differ."""
+
+    canvas: Canvas
+    factor: int
+    whole: Floats32 | None  # as they are, where the level is small
+    stretch: Floats32  # (c, c)
+
+    @classmethod
+    def of(cls, canvas: Canvas, factor: int) -> Seen:
+        """Find the directions: they depend on the picture alone, not on regions or windows."""
+        height, width = (-(-side // factor) for side in canvas.source.shape)
+        kept = factor > 1 and height * width <= KEPT
+        whole = canvas.window(factor, (slice(0, height), slice(0, width))) if kept else None
+        read = cls(canvas, factor, whole, np.zeros((0, 0), np.float32))._read
+        boxes = product(_spread(height), _spread(width))
+        return cls(canvas, factor, whole, stretched([read(box) for box in boxes]))
+
+    def __getitem__(self, box: Box) -> Floats32:
+        """The colours in a box, (c, h, w); infinity outside the picture."""
+        values = self._read(box)
+        inside = np.isfinite(values[:1])
+        known = np.where(inside, values, np.float32(0)).reshape(len(values), -1)
+        return np.where(inside, (self.stretch @ known).reshape(values.shape), np.float32(inf))
+
+    def _read(self, box: Box) -> Floats32:
+        return self.canvas.window(self.factor, box) if self.whole is None else self.whole[(slice(None), *box)]
+
+
+def stretched(patches: Sequence[Floats32]) -> Floats32:
+    """The map of colours under which `ALIKE` is at most `SIMILAR` times the deviation of neighbours, in any direction.
+
+    `patches` are (c, h, w). Directions of more deviation stay as they are.
+    """
+    count, total = 1, np.zeros((len(patches[0]), len(patches[0])))
+    for values in patches:
+        for near, far in ((values[:, :-APART], values[:, APART:]), (values[..., :-APART], values[..., APART:])):
+            known = np.isfinite(near[0]) & np.isfinite(far[0])
+            unlike = (far[:, known] - near[:, known]).astype(np.float64)
+            total += unlike @ unlike.T
+            count += unlike.shape[1]
+    variance, directions = np.linalg.eigh(total / (2 * count))
+    similar = SIMILAR * np.sqrt(np.maximum(variance, 0) + LEAST**2)
+    found: Floats32 = ((directions * np.maximum(1, ALIKE / similar)) @ directions.T).astype(np.float32)
+    return found
+
+
+def _spread(side: int) -> list[slice]:
+    """Patches along a side, the same from both ends."""
+    room = max(0, side - PATCH)
+    starts = [number * room // (PATCHES - 1) for number in range(PATCHES // 2)]
+    return [slice(start, min(side, start + PATCH)) for start in [*starts, *(room - start for start in starts)]]
+
+
 def refined(
     labels: Short,
-    canvas: Canvas,
-    factor: int,
+    seen: Seen,
     marks: Labels | None,
+    moved: Mask | None = None,
+    number: int = 0,
     core: int = CORE,
     known: Known | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Short:
-    """Decide the pixels within `REACH` of a boundary anew, on blocks of `factor` pixels a side."""
-    found = labels.copy()
+    """Decide the pixels within `REACH` of a boundary anew; of pass `number` only those near what the last one moved."""
+    found, canvas = labels.copy(), seen.canvas
     height, width = labels.shape
-    whole = canvas.window(factor, (slice(0, height), slice(0, width))) if factor > 1 and labels.size <= KEPT else None
     for top, left in product(range(0, height, core), range(0, width, core)):
         if stop():
             break
         inner = slice(top, min(height, top + core)), slice(left, min(width, left + core))
-        if not _has_boundary(labels[_widened(inner, REACH + SMOOTHED, labels.shape)]):
+        around = _widened(inner, ASTIR + SMOOTHED, labels.shape)
+        if not _has_boundary(labels[around]) or (moved is not None and not moved[around].any()):
             continue
         box = _widened(inner, HALO, labels.shape)
-        fixed = None if marks is None else canvas.marks_at(marks, factor, box)
-        key, looks = (factor, top, left), labels[box].tobytes() + (b"" if fixed is None else fixed.tobytes())
+        fixed = None if marks is None else canvas.marks_at(marks, seen.factor, box)
+        if moved is not None:
+            at_rest = np.where(dilate(moved[box], ASTIR), np.int16(-1), labels[box])
+            fixed = at_rest if fixed is None else np.where(fixed >= 0, fixed, at_rest)
+        key = seen.factor, number, top, left
+        looks = labels[box].tobytes() + (b"" if fixed is None else fixed.tobytes())
         digest = sha1(looks, usedforsecurity=False).digest()
         if known is not None and key in known and known[key][0] == digest:
             found[inner] = known[key][1]
             continue
-        seen = canvas.window(factor, box) if whole is None else whole[(slice(None), *box)]
         place = tuple(slice(a.start - b.start, a.stop - b.start) for a, b in zip(inner, box, strict=True))
-        turn = canvas.pose
-        here = refine(turn.apply(labels[box]), turn.apply(seen), None if fixed is None else turn.apply(fixed))
-        found[inner] = turn.undo(here)[place]
+        found[inner] = _decided(labels, seen, box, fixed)[place]
         if known is not None:
             known[key] = digest, found[inner].copy()
     return found
+
+
+def _decided(labels: Short, seen: Seen, box: Box, fixed: Array | None) -> Array:
+    """Decide the pixels of a box near a boundary; only the part that this needs is read."""
+    here: Array = labels[box] if fixed is None else np.where(fixed >= 0, fixed, labels[box])
+    active = dilate(_edges(labels[box]), REACH)
+    if fixed is not None:
+        active &= fixed < 0
+    if not active.any():
+        return here
+    down, across = _widened(_bounds(active), WINDOW, active.shape)
+    there = (
+        slice(box[0].start + down.start, box[0].start + down.stop),
+        slice(box[1].start + across.start, box[1].start + across.stop),
+    )
+    turn = seen.canvas.pose
+    known = None if fixed is None else turn.apply(fixed[down, across])
+    here = here.copy()
+    here[down, across] = turn.undo(refine(turn.apply(labels[there]), turn.apply(seen[there]), known))
+    return here
 
 
 def refine(labels: Array, seen: Floats32, fixed: Array | None = None) -> Array:
@@ -161,7 +256,7 @@ def bands_of(labels: Array, reach: int) -> dict[int, Band]:
     return found
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _measure(labels: Array, places: Ints, steps: Ints, distance: Floats32, index: Ints, away: Floats32) -> None:
     """Fill `away` (places, regions) with the distance of the nearest pixel of each region, steps sorted by distance."""
     height, width = labels.shape
@@ -194,6 +289,12 @@ def _edges(labels: Array) -> Mask:
         found[a] |= unlike
         found[b] |= unlike
     return found
+
+
+def _bounds(mask: Mask) -> Box:
+    """The smallest box that holds a mask's pixels."""
+    rows, columns = (np.flatnonzero(mask.any(axis=1 - axis)) for axis in (0, 1))
+    return slice(int(rows[0]), int(rows[-1]) + 1), slice(int(columns[0]), int(columns[-1]) + 1)
 
 
 def _has_boundary(labels: Array) -> bool:

@@ -329,6 +329,8 @@ def _with_unmarked(shares: Floats32, unaided: Unaided, cuts: Ints) -> Floats32:
     Parts are the unaided regions, then those of finer cuts; the deepest come first.
     """
     waiting = [region for region, share in enumerate(shares) if not share.any()]
+    if not waiting:
+        return shares
     shares, taken = shares.copy(), shares.max(axis=0) > 0
     grid = taken.shape
     for parts in (unaided.share.argmax(axis=0), *(cut.reshape(grid) for cut in cuts)):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import isqrt
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from .. import labels as maps
-from ..arrays import Array, Labels, Mask
+from ..arrays import Array, Labels, Mask, as_array
 from ..evolution import Callback, EvolutionConfig
 from ..network.checkpoint import read_model
 from ..network.describer import Describer
@@ -165,8 +165,14 @@ class Segmenter:
             raise ValueError(f"start must be one of {get_args(Start)}, got {start!r}")
         if iterations is not None and evolution is not None:
             raise ValueError("give iterations or an evolution, which has its own; got both")
+        if evolution is not None and not isinstance(evolution, EvolutionConfig):
+            raise TypeError(f"evolution must be an EvolutionConfig, got {type(evolution).__name__}")
+        if not isinstance(seed, (int, np.integer)) or seed < 0:
+            raise ValueError(f"seed must be a whole number from 0 on, got {seed!r}")
         _check_alternatives(alternatives, init is not None or scribbles is not None)
         if scribbles is not None and init is None:
+            if isinstance(regions, str) and regions == "auto":
+                raise ValueError('regions is "auto", but the scribbles say how many; leave regions out')
             session = self.open(image, None if regions is None else _whole_number(regions))
             session.add(maps.from_scribbles(scribbles) if regions is None else partial_labels(scribbles))
             moves = evolution or self.usage.near
@@ -174,46 +180,16 @@ class Segmenter:
             found = session.result(True, min_share, moves, callback, return_descriptors)
             return replace(found, seed=seed)
         canvas = canvas_of(image, self.net.image_channels, self.net.stride, self.max_pixels, self.usage.intensity)
-        marks = None if scribbles is None else maps.from_scribbles(scribbles)
-        first = None if init is None else _as_start(init, canvas.valid, regions, marks)
-        count = _count(regions, first, marks)
-        fixed = None if marks is None else canvas.marks_in(marks, "scribbles")
-        given = None if first is None else canvas.labels_in(first, "init")
-        config = evolution or self._evolution(canvas, given is not None or start == "boxes", iterations)
-
+        given = _given(canvas, regions, init, scribbles)
+        config = evolution or self._evolution(canvas, given.start is not None or start == "boxes", iterations)
         positions = self.usage.positions if self._is_fine(canvas) and config.iterations else 1
-        described = Described.of(canvas, self.net, self.device, positions, needs_whole=given is None)
-        score, others = None, list[Opinion]()
-        if given is None:
-            rng, whole = np.random.default_rng(seed), described.descriptors()
-            given, chosen = _start(whole, count, start, rng, canvas.inside)
-            given = canvas.masked(given)
-            if alternatives:
-                ways = groupings(whole, count, canvas.inside) if count else numbers(whole, MOST_REGIONS, canvas.inside)
-                score, others = second_opinions(whole, given, ways, alternatives)
-            count = chosen
+        described = Described.of(canvas, self.net, self.device, positions, needs_whole=given.start is None)
+        begin = _begin(described, given, start, seed, alternatives)
         if not described.averaged:  # descriptors of all pixels are the largest thing there is
             described = replace(described, whole=None)
-
-        def finished(begin: Labels, count: int, callback: Callback | None = None, **more: Any) -> Segmentation:
-            run, labels = described.evolve(begin, config, fixed, min_share, callback)
-            full = self._full_size(labels, canvas, marks, min_share) if config.iterations else canvas.labels_out(labels)
-            if marks is not None:
-                full = np.where((marks >= 0) & (full >= 0), marks, full)
-            return Segmentation(
-                labels=full,
-                energy=run.energy,
-                iterations=run.iterations,
-                converged=run.converged,
-                vanished=missing(full, count),
-                descriptors=described.final_descriptors(labels) if return_descriptors else None,
-                image=canvas.original,
-                seed=seed,
-                **more,
-            )
-
-        rest = tuple(finished(canvas.masked(each), int(each.max()) + 1, score=value) for each, value in others)
-        return finished(given, count, callback, score=score, alternatives=rest)
+        way = _Way(described, config, given, min_share, self._sharpens, return_descriptors, seed)
+        others = tuple(way.to_regions(each, int(each.max()) + 1, score=score) for each, score in begin.others)
+        return way.to_regions(begin.labels, begin.number, callback, score=begin.score, alternatives=others)
 
     def open(self, image: Any, regions: int | None = None, init: Any = None) -> Session:
         """Describe a picture once, for strokes to follow: ``session.add(stroke)``, ``session.result()``.
@@ -228,15 +204,6 @@ class Segmenter:
         """
         return Session(self, image, regions, init)
 
-    def _full_size(self, labels: Labels, canvas: Canvas, marks: Labels | None, min_share: float) -> Labels:
-        """Bring regions to the picture's size, with boundaries to the pixel."""
-        if canvas.factor == 1 or not self._sharpens:
-            return canvas.labels_out(labels)
-        sharp: Array = sharpened(labels, canvas, marks)
-        if marks is None:  # pieces just above the share have become a little smaller
-            sharp = remove_small(sharp, min_share / 2)[0]
-        return sharp.astype(np.int64)
-
     def _is_fine(self, canvas: Canvas) -> bool:
         """Whether a picture is small enough for all that the model has."""
         return bool(canvas.values[0].size <= self.usage.fine_pixels)
@@ -248,12 +215,98 @@ class Segmenter:
         return config if iterations is None else replace(config, iterations=iterations)
 
 
+class _Given(NamedTuple):
+    """What a user says of the regions."""
+
+    number: int  # 0: to be found
+    start: Labels | None  # on the canvas
+    marks: Labels | None  # in the picture
+    fixed: Labels | None  # the marks on the canvas
+
+
+def _given(canvas: Canvas, regions: Any, init: Any, scribbles: Any) -> _Given:
+    """Check what is given, and bring it to the canvas."""
+    marks = None if scribbles is None else maps.from_scribbles(scribbles)
+    first = None if init is None else _as_start(init, canvas.valid, regions, marks)
+    return _Given(
+        number=_count(regions, first, marks),
+        start=None if first is None else canvas.labels_in(first, "init"),
+        marks=marks,
+        fixed=None if marks is None else canvas.marks_in(marks, "scribbles"),
+    )
+
+
+class _Begin(NamedTuple):
+    """Regions to start from on the canvas, their number, and the other opinions with their scores."""
+
+    labels: Labels
+    number: int
+    score: float | None = None
+    others: tuple[Opinion, ...] = ()
+
+
+def _begin(described: Described, given: _Given, start: Start, seed: int, alternatives: int) -> _Begin:
+    if given.start is not None:
+        return _Begin(given.start, given.number)
+    canvas, whole = described.canvas, described.descriptors()
+    first, count = _start(whole, given.number, start, np.random.default_rng(seed), canvas.inside)
+    first = canvas.masked(first)
+    if not alternatives:
+        return _Begin(first, count)
+    asked = given.number
+    ways = groupings(whole, asked, canvas.inside) if asked else numbers(whole, MOST_REGIONS, canvas.inside)
+    score, others = second_opinions(whole, first, ways, alternatives)
+    return _Begin(first, count, score, tuple(each._replace(labels=canvas.masked(each.labels)) for each in others))
+
+
+@dataclass(frozen=True)
+class _Way:
+    """The last steps, which the first cut and its alternatives go alike: evolve, refine, canvas out."""
+
+    described: Described
+    config: EvolutionConfig
+    given: _Given
+    min_share: float
+    sharpens: bool
+    return_descriptors: bool
+    seed: int
+
+    def to_regions(self, begin: Labels, count: int, callback: Callback | None = None, **more: Any) -> Segmentation:
+        """Go from a start on the canvas to the result."""
+        marks = self.given.marks
+        run, labels = self.described.evolve(begin, self.config, self.given.fixed, self.min_share, callback)
+        full = self._full_size(labels)
+        if marks is not None:
+            full = np.where((marks >= 0) & (full >= 0), marks, full)
+        return Segmentation(
+            labels=full,
+            energy=run.energy,
+            iterations=run.iterations,
+            converged=run.converged,
+            vanished=missing(full, count),
+            descriptors=self.described.final_descriptors(labels) if self.return_descriptors else None,
+            image=self.described.canvas.original,
+            seed=self.seed,
+            **more,
+        )
+
+    def _full_size(self, labels: Labels) -> Labels:
+        """Bring regions to the picture's size, with boundaries to the pixel."""
+        canvas, marks = self.described.canvas, self.given.marks
+        if canvas.factor == 1 or not self.sharpens or not self.config.iterations:
+            return canvas.labels_out(labels)
+        sharp: Array = sharpened(labels, canvas, marks)
+        if marks is None:  # pieces just above the share have become a little smaller
+            sharp = remove_small(sharp, self.min_share / 2)[0]
+        return sharp.astype(np.int64)
+
+
 def _as_start(init: Any, valid: Mask | None, regions: Any, marks: Labels | None) -> Labels:
     """Check initial regions and number those that exist 0, 1, … in their order; −1 outside the picture.
 
     With scribbles, or as many regions as the highest number says, numbers stay.
     """
-    labels = np.asarray(init.detach().cpu() if isinstance(init, Tensor) else init)
+    labels = as_array(init, "init")
     if labels.ndim != 2 or labels.dtype.kind not in "iu":
         raise ValueError(f"init must be H×W integers, got shape {labels.shape} of {labels.dtype}")
     if labels.size == 0 or (valid is not None and valid.shape != labels.shape):

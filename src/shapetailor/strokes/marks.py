@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from skimage.draw import polygon2mask
 
-from ..arrays import Array, Floats, Labels, Mask
+from ..arrays import Array, Floats, Labels, Mask, as_array
 from ..labels import UNMARKED
 
 Kind = Literal["brush", "lasso", "box"]
@@ -115,7 +115,7 @@ def as_mark(mark: Any) -> Mark:
 
 def partial_labels(marks: Any, name: str = "scribbles") -> Labels:
     """Check a partial label map and return it as int64, with −1 for every negative label."""
-    array = np.asarray(marks.detach().cpu() if hasattr(marks, "detach") else marks)
+    array = as_array(marks, name)
     if array.dtype.kind not in "iu":
         raise TypeError(f"{name} must hold integer labels, got dtype {array.dtype}")
     if array.ndim != 2:

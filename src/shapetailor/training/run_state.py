@@ -81,7 +81,12 @@ def starting_state(out: Path, net: Module, optimizer: Optimizer, run: Mapping[st
 
 
 def finished(out: Path, run: Mapping[str, Any], resume: bool) -> Model | None:
-    """Return the model that a run to be resumed has made already; a ValueError says where it is of another run."""
+    """Return the model that a run to be resumed has made already; a ValueError says where it is of another run.
+
+    Without `resume` a model that is there already is nobody's to overwrite: it may have taken a day.
+    """
+    if not resume and out.exists() and not state_path(out).exists():
+        raise ValueError(f"{out} is there already; choose another name, or remove it")
     if not resume or not out.exists() or state_path(out).exists():
         return None
     model = read_model(out)

@@ -3,11 +3,15 @@ import { svg } from "./dom.js";
 
 const [WIDTH, HEIGHT] = [260, 72];
 
-/** Draw points (x, y) into a figure. @param {HTMLElement} figure @param {number[][]} points @param {string[]} caption */
-export function drawCurve(figure, points, caption) {
-  figure.hidden = points.length < 2;
+/**
+ * Draw points (x, y) into a figure.
+ * @param {HTMLElement} figure @param {number[][]} points @param {string[]} caption
+ * @param {number[]} heights what the figure's height spans beside the points
+ */
+export function drawCurve(figure, points, caption, heights = []) {
+  figure.hidden = points.length === 0;
   if (figure.hidden) return;
-  const [xs, ys] = [points.map(([x]) => x), points.map(([, y]) => y)];
+  const [xs, ys] = [points.map(([x]) => x), [...points.map(([, y]) => y), ...heights]];
   const place = (values, size) => {
     const [low, high] = [Math.min(...values), Math.max(...values)];
     return (value) => (high > low ? ((value - low) / (high - low)) * size : size / 2);
@@ -18,7 +22,7 @@ export function drawCurve(figure, points, caption) {
     "svg",
     { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": caption.join(", ") },
     svg("line", { class: "axis", x1: 0, x2: WIDTH, y1: HEIGHT - 0.5, y2: HEIGHT - 0.5 }),
-    svg("polyline", { class: "curve", points: path }),
+    svg("polyline", { class: "curve", points: points.length > 1 ? path : `${path} ${path}` }),
   );
   figure.querySelector("svg")?.remove();
   figure.prepend(drawing);

@@ -1,11 +1,12 @@
 /** The list of classes: choose, add, rename, recolour, remove. */
 import { putClasses } from "./api.js";
 import { byId, icon, make, swatch } from "./dom.js";
-import { attempt } from "./messages.js";
 import { changed, classes, classOf, on, state } from "./state.js";
 
 const list = byId("class-list");
 const dialog = byId("class-dialog");
+/** Values are 1 to 254. */
+const MOST_CLASSES = 254;
 /** The class in the dialog; its value is null while it is new. @type {any} */
 let edited = null;
 
@@ -61,7 +62,7 @@ function openDialog(each) {
   byId("class-color").value = each.color || freeColour();
   byId("class-ignored").checked = Boolean(each.ignored);
   byId("class-remove").hidden = isNew;
-  dialog.returnValue = "";
+  byId("class-error").hidden = true;
   dialog.showModal();
   byId("class-name").select();
 }
@@ -74,10 +75,12 @@ const freeColour = () => COLOURS.find((color) => !classes().some((each) => each.
 async function keep() {
   const name = byId("class-name").value.trim();
   const value = edited.value ?? freeValue();
+  if (value > MOST_CLASSES) return refuse(`There are ${MOST_CLASSES} classes, which is the most.`);
   const fresh = { value, name, color: byId("class-color").value };
   if (byId("class-ignored").checked) fresh.ignored = true;
   const others = classes().filter((each) => each.value !== value);
   if (await store([...others, fresh])) chooseClass(value);
+  return undefined;
 }
 
 function freeValue() {
@@ -87,11 +90,20 @@ function freeValue() {
   return value;
 }
 
-/** Send the whole list; the server refuses what cannot be. */
+function refuse(words) {
+  byId("class-error").textContent = words;
+  byId("class-error").hidden = false;
+}
+
+/** Send the whole list; what the server refuses is said in the dialog, which stays. */
 async function store(next) {
-  const project = await attempt(putClasses(next.sort((a, b) => a.value - b.value)));
-  if (!project) return false;
-  state.project = project;
+  try {
+    state.project = await putClasses(next.sort((a, b) => a.value - b.value));
+  } catch (error) {
+    refuse(error.message);
+    return false;
+  }
+  dialog.close();
   changed("project");
   return true;
 }
@@ -99,12 +111,10 @@ async function store(next) {
 export function startClasses() {
   on(["project", "classes"], show);
   byId("add-class").onclick = addClass;
-  byId("class-cancel").onclick = () => dialog.close("");
-  byId("class-remove").onclick = () => {
-    dialog.close("");
-    void store(classes().filter((each) => each.value !== edited.value));
-  };
-  dialog.onclose = () => {
-    if (dialog.returnValue === "keep") void keep();
+  byId("class-cancel").onclick = () => dialog.close();
+  byId("class-remove").onclick = () => void store(classes().filter((each) => each.value !== edited.value));
+  dialog.querySelector("form").onsubmit = (event) => {
+    event.preventDefault();
+    void keep();
   };
 }

@@ -30,7 +30,7 @@ const KEYS = {
     ["Overlay on or off", ["H"]],
     ["Strokes on or off", ["M"]],
     ["Outlines only", ["O"]],
-    ["Where unsure", ["U"]],
+    ["Uncertainty", ["U"]],
     ["Side by side", ["S"]],
   ],
   Work: [

@@ -1,9 +1,9 @@
 /** Teaching, applying, and regions without strokes: start, progress, curve, cancel. */
 import { cancelJob, startJob } from "./api.js";
 import { drawCurve } from "./chart.js";
-import { byId, make } from "./dom.js";
+import { byId, make, term } from "./dom.js";
 import { attempt, say, status } from "./messages.js";
-import { figures } from "./results.js";
+import { closeFrame } from "./overlay.js";
 import { send } from "./socket.js";
 import { changed, on, shownFrame, state } from "./state.js";
 
@@ -28,59 +28,73 @@ export function takeJob(job) {
 }
 
 /** What a job is doing or has done. */
-function jobWords({ kind, state: stage, text, done, total }) {
+function jobWords({ kind, state: stage, text, done, total: of, failures }) {
   if (stage === "done" && kind === "teach") return "The model is taught. Apply it to all pictures.";
-  if (stage === "done") return `Applied to ${done} of ${total} pictures.`;
+  const bad = failures?.length ?? 0;
+  if (stage === "done") return `Applied to ${done - bad} of ${of} pictures.${bad ? ` ${bad} could not be read.` : ""}`;
   if (stage === "failed") return `${NAMES[kind]} failed: ${text}`;
-  const count = stage === "running" && total ? ` (${done} of ${total})` : "";
-  return `${text || `${NAMES[kind]}…`}${text?.includes(String(total)) ? "" : count}`;
+  const count = stage === "running" && of ? ` (${done} of ${of})` : "";
+  return `${text || `${NAMES[kind]}…`}${text?.includes(String(of)) ? "" : count}`;
 }
 
 function show() {
   const job = state.job;
-  byId("job").hidden = !job;
+  const model = state.project?.model;
   byId("cancel-job").hidden = !running();
   byId("cancel-job").disabled = false;
   enable();
-  if (!job) return;
   const bar = byId("job-progress");
   bar.hidden = !running();
-  if (job.total) Object.assign(bar, { max: job.total, value: job.done });
+  if (job?.total) Object.assign(bar, { max: job.total, value: job.done });
   else bar.removeAttribute("value");
-  byId("job-text").textContent = jobWords(job);
-  const curve = job.curve ?? [];
-  const last = curve.at(-1);
-  drawCurve(byId("job-curve"), curve, last ? [`step ${last[0]}`, String(Number(last[1]).toPrecision(3))] : []);
-  showHeldOut(job.held_out);
-  byId("job-failures").hidden = !job.failures?.length;
-  byId("job-failures").replaceChildren(...(job.failures ?? []).map((each) => make("li", { textContent: words(each) })));
+  const told = running() || job?.state === "failed";
+  byId("job-text").textContent = told ? jobWords(job) : modelWords(model);
+  byId("job-text").classList.toggle("error", job?.state === "failed");
+  byId("job-failures").hidden = !job?.failures?.length;
+  byId("job-failures").replaceChildren(...(job?.failures ?? []).map((each) => make("li", { textContent: each.replace(`${state.project?.folder}/`, "") })));
+  if (running() && job.curve?.length) showHeldOut(job.held_out, job.curve, `${job.curve.at(-1)[0]} steps`);
+  else showHeldOut(model?.held_out, (model?.teachings ?? []).map((each, place) => [place, each]), "teaching by teaching");
 }
 
-const words = (failure) => (typeof failure === "string" ? failure : Object.values(failure).join(": "));
-
-function showHeldOut(found) {
-  const list = byId("held-out");
-  list.hidden = !found;
-  if (found) list.replaceChildren(make("dt", { className: "head", textContent: "On held-out pictures" }), ...figures(found));
+/** Figures on pictures that were held out, and how they came: step by step, or from one teaching to the next. */
+function showHeldOut(found, curve, how) {
+  const box = byId("held-out");
+  if (box.hidden && found) box.open = true;
+  box.hidden = !found;
+  if (!found) return;
+  byId("held-out-line").textContent = `mean IoU ${found.mean_iou.toFixed(3)}`;
+  const ends = [curve[0], curve.at(-1)].map((point) => point?.[1].toFixed(3));
+  drawCurve(byId("job-curve"), curve.length > 1 ? curve : [], [how, ends.join(" → ")], [0, 1]);
+  const iou = (found.iou ?? []).flatMap(([name, value]) => term(`IoU of ${name}`, value === null ? "–" : value.toFixed(3)));
+  byId("held-out-figures").replaceChildren(...(found.accuracy === undefined ? [] : term("accuracy", found.accuracy.toFixed(3))), ...iou);
 }
 
-/** Which buttons make sense, and in words why not. */
+const marked = () => (state.project?.pictures ?? []).filter((each) => each.marks !== "none").length;
+
+const total = () => (state.project?.pictures ?? []).filter((each) => each.state !== "failed").length;
+
+/** Which buttons make sense; the one in the accent's colour is the next step. */
 function enable() {
-  const pictures = state.project?.pictures ?? [];
-  const marked = pictures.filter((each) => each.marks !== "none").length;
   const model = state.project?.model;
-  byId("teach").disabled = running() || marked === 0;
+  const next = model && model.results < total() ? "apply" : "teach";
+  for (const id of ["teach", "apply"]) byId(id).classList.toggle("accent", id === next);
+  byId("teach").disabled = running() || marked() === 0;
   byId("apply").disabled = running() || !model;
-  byId("fine-tune").disabled = running() || marked === 0;
-  byId("model-line").textContent = modelWords(marked, pictures.length, model);
+  byId("fine-tune").disabled = running() || marked() === 0;
 }
 
-function modelWords(marked, total, model) {
-  if (!total) return "No pictures yet.";
+/** What there is, and what to do next. */
+function modelWords(model) {
+  const all = total();
   const count = (number) => `${number} ${number === 1 ? "picture" : "pictures"}`;
-  if (!marked) return "Mark a picture, then teach a model that finds the classes in all of them.";
-  if (!model) return `${count(marked)} marked. Teach, then apply to all ${total}.`;
-  return `Taught from ${count(model.pictures?.length ?? marked)}; ${marked} of ${total} marked now.`;
+  if (!all) return "No pictures yet.";
+  if (!marked()) return "Mark a picture, then teach a model that finds the classes in all of them.";
+  if (!model) return `${count(marked())} marked. Teach a model, then apply it to all ${all}.`;
+  const taught = `Taught from ${count(model.pictures.length)}`;
+  if (marked() > model.pictures.length) return `${taught}; ${marked()} are marked now. Teach again.`;
+  if (model.results >= all) return `${taught} and applied to all ${all}. The table is among the downloads.`;
+  if (model.results) return `${taught}; ${model.results} of ${all} have its results. Apply goes on with the rest.`;
+  return `${taught}. Apply it to all ${all}.`;
 }
 
 /** Start or stop the evolution without strokes. */
@@ -99,7 +113,16 @@ export function findRegions() {
   changed("frame");
 }
 
+/** Put away the regions that were found; labels of the strokes come back. */
+function hideFound() {
+  closeFrame("live");
+  if (state.picture.applied && !state.strokes.length) state.source = "applied";
+  changed("frame");
+  send({ type: "open", picture: state.picture.name });
+}
+
 function showFind() {
+  byId("find-hide").disabled = state.evolving || state.frames.live?.stage !== "evolving";
   byId("find").textContent = state.evolving ? "Stop" : "Find regions";
   byId("find").disabled = !state.picture || !state.connected;
 }
@@ -120,6 +143,7 @@ export function startJobs() {
     void attempt(cancelJob());
   };
   byId("find").onclick = findRegions;
+  byId("find-hide").onclick = hideFound;
   on(["job", "project"], show);
   on(["frame"], showEnergy);
   on(["frame", "picture", "connection"], showFind);

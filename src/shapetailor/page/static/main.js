@@ -1,6 +1,7 @@
 /** The beginning, and what each message of the server means. */
 import { startClasses } from "./classes.js";
 import { byId } from "./dom.js";
+import { startGuide } from "./guide.js";
 import { startHelp } from "./help.js";
 import { startJobs, takeJob } from "./jobs.js";
 import { startKeys } from "./keys.js";
@@ -40,6 +41,7 @@ const messages = {
     const [change] = at < 0 ? [] : state.pending.splice(at, 1);
     if (!isShown(message)) return;
     state.revision = message.revision;
+    state.depth = message.depth;
     if (Array.isArray(message.strokes)) state.strokes = message.strokes;
     else if (change?.stroke && message.strokes === state.strokes.length + 1) state.strokes = [...state.strokes, change.stroke];
     changed("strokes");
@@ -53,6 +55,7 @@ const messages = {
     if (!isShown(message)) return;
     state.strokes = message.strokes;
     state.revision = message.revision;
+    state.depth = message.depth;
     changed("strokes");
   },
   status(message) {
@@ -82,7 +85,7 @@ const messages = {
 
 /** Regions evolve until the server says that they are found. */
 function takeStage({ stage, finished, iteration }) {
-  if (state.evolving && finished) status(`Regions found after ${iteration} iterations.`);
+  if (state.evolving && finished) status(`Regions found after ${iteration} ${iteration === 1 ? "iteration" : "iterations"}.`, true);
   state.evolving = stage === "evolving" && !finished;
   if (stage !== "evolving") hint("");
 }
@@ -106,13 +109,20 @@ async function start() {
   startJobs();
   startKeys();
   startHelp();
+  startGuide();
   startUpload(async (name) => {
     await refreshProject();
     await openPicture(name);
   });
   themeButton();
   on(["strokes", "frame"], dropStale);
-  on(["connection"], () => (byId("connection").hidden = state.connected));
+  on(["connection"], () => {
+    byId("connection").hidden = state.connected;
+    if (!state.connected) hint(""); // nobody works on it any more
+  });
+  window.addEventListener("beforeunload", (event) => {
+    if (state.pending.length) event.preventDefault(); // what is drawn and not stored would be lost: the browser asks
+  });
   await refreshProject();
   const asked = readable().filter((name) => location.hash === `#${encodeURIComponent(name)}`);
   for (const name of [...asked, ...readable()]) {

@@ -24,8 +24,12 @@ export function say(text, kind = "note") {
   setTimeout(() => toast.remove(), SHOWN_MS[kind]);
 }
 
-/** Put a sentence into the status line. @param {string} text */
-export function status(text) {
+let clearing = 0;
+
+/** Put a sentence into the status line; `passing` ones go away. @param {string} text */
+export function status(text, passing = false) {
+  clearTimeout(clearing);
+  if (passing) clearing = setTimeout(() => status(""), SHOWN_MS.note);
   if (line.textContent !== text) line.textContent = text;
 }
 

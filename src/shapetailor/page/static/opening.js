@@ -5,6 +5,7 @@ import { attempt, say, status } from "./messages.js";
 import { closeFrames, fetchApplied } from "./overlay.js";
 import { send } from "./socket.js";
 import { changed, state } from "./state.js";
+import { cancelStroke } from "./strokes.js";
 
 /** The picture that was asked for last; answers about others come too late. */
 let wanted = /** @type {string|null} */ (null);
@@ -17,10 +18,10 @@ export async function openPicture(name) {
   const picture = await getPicture(name).catch((error) => couldNotOpen(name, error));
   if (!picture || name !== wanted) return;
   state.unreadable.delete(name);
+  cancelStroke(); // it belongs to the former picture
   closeFrames();
   hint("");
-  state.radius = radiusFor(picture);
-  Object.assign(state, { picture, strokes: picture.strokes, revision: picture.revision, range: picture.range, evolving: false });
+  Object.assign(state, { picture, strokes: picture.strokes, revision: picture.revision, depth: picture.depth, range: picture.range, evolving: false });
   state.source = picture.applied && (picture.applied_newer || !picture.strokes.length) ? "applied" : "live";
   status("");
   history.replaceState(null, "", `#${encodeURIComponent(name)}`);
@@ -39,14 +40,6 @@ function couldNotOpen(name, error) {
   changed("project");
 }
 
-/** A brush that is as large in this picture as it was in the former one. */
-function radiusFor({ width, height }) {
-  const side = Math.min(width, height);
-  const former = state.picture && Math.min(state.picture.width, state.picture.height);
-  const radius = former ? (state.radius * side) / former : Math.max(2, side / 60);
-  return radius < 10 ? Math.max(0.75, Math.round(4 * radius) / 4) : Math.round(radius);
-}
-
 let soon = 0;
 
 /** While a model is applied, badges follow, at most once a second. */
@@ -63,6 +56,10 @@ const warned = new Set();
 export async function refreshProject() {
   const project = await attempt(getProject());
   if (!project) return;
+  if (state.project && project.folder !== state.project.folder) {
+    anotherFolder();
+    return;
+  }
   const before = resultOf(state.project);
   state.project = project;
   state.job = project.job;
@@ -76,6 +73,12 @@ export async function refreshProject() {
   changed("project");
   changed("job");
   if (resultOf(project) === "applied" && before && before !== "applied") resultCame();
+}
+
+/** The server was started anew on another folder: what was drawn on the former one must not get into this one. */
+function anotherFolder() {
+  state.pending = [];
+  location.replace(location.pathname);
 }
 
 const resultOf = (project) => project?.pictures.find((each) => each.name === state.picture?.name)?.state;

@@ -5,7 +5,7 @@
 import { say } from "./messages.js";
 import { send } from "./socket.js";
 import { classes, classOf, state } from "./state.js";
-import { beginStroke, cancelStroke, endStroke, extendStroke, liveStroke } from "./strokes.js";
+import { beginStroke, cancelStroke, endStroke, extendStroke, isFull, liveStroke } from "./strokes.js";
 import { cursor, inViewport, move, redraw, zoom } from "./viewer.js";
 import { toPicture } from "./view.js";
 
@@ -71,7 +71,12 @@ function drag(event) {
 /** Browsers bundle what a fast pen did since the last frame. */
 function follow(event) {
   const bundle = event.getCoalescedEvents?.() ?? [];
-  for (const each of bundle.length ? bundle : [event]) extendStroke(toPicture(...inViewport(each)));
+  for (const each of bundle.length ? bundle : [event]) {
+    extendStroke(toPicture(...inViewport(each)));
+    if (!isFull()) continue;
+    finishStroke();
+    beginStroke(toPicture(...inViewport(each)));
+  }
 }
 
 /** Two fingers: their middle moves the picture, their distance zooms it. */

@@ -6,7 +6,7 @@ import { changed, classes, on, shownFrame, state } from "./state.js";
 const PICTURE_KINDS = [
   ["labels.png", "Label map", "PNG"],
   ["overlay.png", "Overlay with legend", "PNG"],
-  ["uncertainty.png", "Where unsure", "PNG"],
+  ["uncertainty.png", "Uncertainty", "PNG"],
   ["table.csv", "Areas", "CSV"],
   ["geojson", "Outlines for QuPath", "GeoJSON"],
   ["coco.json", "Outlines for COCO's tools", "JSON"],
@@ -15,9 +15,13 @@ const PICTURE_KINDS = [
 ];
 const STROKES = ["strokes.json", "Strokes", "JSON"];
 const PROJECT_KINDS = [
-  ["results.zip", "All results", "ZIP", "applied"],
+  ["results.zip", "All label maps, overlays, tables", "ZIP", "applied"],
   ["table.csv", "Areas of all pictures", "CSV", "applied"],
   ["summary.csv", "Mean fractions with intervals", "CSV", "applied"],
+  ["geojson.zip", "All outlines for QuPath", "GeoJSON", "applied"],
+  ["coco.zip", "All outlines for COCO's tools", "JSON", "applied"],
+  ["imagej.zip", "All regions for ImageJ", "ZIP", "applied"],
+  ["ome-tiff.zip", "All label maps", "OME-TIFF", "applied"],
   ["model.safetensors", "The model", "safetensors", "model"],
   ["project.zip", "Project without pictures", "ZIP", "project"],
 ];
@@ -89,7 +93,7 @@ async function showMetrics() {
 const WORDS = { mean_iou: "mean IoU", iou: "IoU" };
 
 /** Turn figures of any depth into terms. */
-export function figures(found, prefix = "") {
+function figures(found, prefix = "") {
   return Object.entries(found).flatMap(([key, value]) => {
     const name = prefix + (WORDS[key] ?? key.replaceAll("_", " "));
     if (value === null || value === undefined) return [];

@@ -14,17 +14,20 @@ export function connect(given) {
   const scheme = location.protocol === "https:" ? "wss" : "ws";
   socket = new WebSocket(`${scheme}://${location.host}/api/live`);
   socket.binaryType = "arraybuffer";
-  socket.onopen = opened;
+  socket.onopen = () => void opened();
   socket.onmessage = ({ data }) => receive(data);
   socket.onclose = () => void lost();
 }
 
-function opened() {
-  if (failures) status("Connected again.");
+/** Connected is who knows that the same project is served: until then, what is drawn waits. */
+async function opened() {
+  const own = socket;
+  await handlers.connected({});
+  if (socket !== own || own.readyState !== WebSocket.OPEN) return;
+  if (failures) status("Connected again.", true);
   failures = 0;
   state.connected = true;
   changed("connection");
-  handlers.connected({});
 }
 
 async function lost() {

@@ -17,6 +17,8 @@ export const state = {
   picture: /** @type {any} */ (null),
   strokes: /** @type {Stroke[]} */ ([]),
   revision: 0,
+  /** How many changes can be undone, and done again. */
+  depth: { undo: 0, redo: 0 },
   /** Sent, but not yet acknowledged. */
   pending: /** @type {Pending[]} */ ([]),
   /** Names of pictures that could not be opened. */
@@ -24,7 +26,9 @@ export const state = {
   connected: false,
 
   tool: "brush",
+  /** Of the brush in pixels, and as a part of the picture's shorter side, which stays from picture to picture. */
   radius: 6,
+  brushShare: 1 / 60,
   classValue: 1,
 
   opacity: 0.4,

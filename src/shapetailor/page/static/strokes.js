@@ -5,6 +5,8 @@ import { view } from "./view.js";
 
 const paths = /** @type {WeakMap<any, Path2D>} */ (new WeakMap());
 const ERASER = "#8b8f98";
+/** Of one stroke; a brush then goes on with another, an outline takes no more. */
+const MOST_POINTS = 20_000;
 
 /** @param {any} stroke */
 export function pathOf(stroke) {
@@ -34,6 +36,9 @@ function inPicture(context, draw) {
   context.save();
   context.scale(view.scale, view.scale);
   context.translate(-view.x, -view.y);
+  context.beginPath();
+  context.rect(0, 0, state.picture.width, state.picture.height); // nothing is marked outside
+  context.clip();
   context.lineCap = "round";
   context.lineJoin = "round";
   draw();
@@ -107,8 +112,11 @@ export function extendStroke(point) {
   }
   const [x, y] = live.points[live.points.length - 1];
   const near = Math.max(1 / view.scale, 0.25);
-  if (Math.hypot(point[0] - x, point[1] - y) >= near && live.points.length < 20_000) live.points.push(point);
+  if (Math.hypot(point[0] - x, point[1] - y) >= near && live.points.length < MOST_POINTS) live.points.push(point);
 }
+
+/** Whether the brush has drawn as much as one stroke may hold. */
+export const isFull = () => live?.kind === "brush" && live.points.length >= MOST_POINTS;
 
 export function cancelStroke() {
   live = null;
@@ -147,6 +155,6 @@ export function act(type, stroke = undefined) {
   state.source = "live";
   changed("strokes");
   changed("frame");
-  send(change);
+  if (state.connected) send(change);
   return id;
 }

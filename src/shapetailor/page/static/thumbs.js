@@ -11,16 +11,15 @@ let open = /** @type {(name: string) => void} */ (() => {});
 
 function makeRow(picture) {
   const image = make("img", { loading: "lazy", decoding: "async", alt: "", draggable: false });
-  if (!picture.error) image.src = pictureUrl(picture.name, "/thumb.jpg");
   const badges = make("span", { className: "badges" });
   const button = make(
     "button",
-    { type: "button", className: "thumb", "data-name": picture.name, onclick: () => open(picture.name) },
+    { type: "button", className: "thumb", tabIndex: -1, "data-name": picture.name, onclick: () => open(picture.name) },
     image,
     badges,
     make("span", { className: "name", textContent: picture.name }),
   );
-  return { item: make("li", {}, button), button, badges };
+  return { item: make("li", {}, button), button, badges, image };
 }
 
 function show() {
@@ -30,12 +29,17 @@ function show() {
     update(picture);
   }
   const items = pictures.map((picture) => rows.get(picture.name).item);
+  if (!rows.has(state.picture?.name) && pictures.length) rows.get(pictures[0].name).button.tabIndex = 0;
   if (items.length !== list.children.length || items.some((item, place) => list.children[place] !== item)) list.replaceChildren(...items);
   byId("picture-count").textContent = pictures.length ? String(pictures.length) : "";
 }
 
 function update(picture) {
-  const { button, badges } = rows.get(picture.name);
+  const { button, badges, image } = rows.get(picture.name);
+  if (!picture.error && image.dataset.version !== picture.version) {
+    image.dataset.version = picture.version;
+    image.src = pictureUrl(picture.name, `/thumb.jpg?v=${picture.version}`);
+  }
   const states = [state.unreadable.has(picture.name) ? "failed" : picture.state];
   if (picture.state === "applied" && picture.marks !== "none") states.unshift("marked");
   const words = [picture.name, ...states.map((each) => WORDS[each])].join(", ");
@@ -47,9 +51,22 @@ function update(picture) {
   badges.replaceChildren(...seen.map((each) => make("span", { className: `badge ${each}` }, icon(each))));
 }
 
+/** One stop of the Tab key for the whole strip; arrow keys go from picture to picture, Enter opens. */
+function walk(event) {
+  const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
+  const buttons = [...list.querySelectorAll(".thumb")];
+  const next = buttons[buttons.indexOf(document.activeElement) + step];
+  if (!step || !next) return;
+  event.preventDefault();
+  event.stopPropagation();
+  for (const each of buttons) each.tabIndex = each === next ? 0 : -1;
+  next.focus();
+}
+
 function showCurrent() {
   for (const [name, { button }] of rows) {
     const current = name === state.picture?.name;
+    button.tabIndex = current ? 0 : -1;
     button.setAttribute("aria-current", String(current));
     if (current) button.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
@@ -71,4 +88,6 @@ export function startThumbs(opener) {
   open = opener;
   on(["project"], show);
   on(["picture"], showCurrent);
+  list.addEventListener("keydown", walk);
+  new ResizeObserver(showCurrent).observe(list);
 }

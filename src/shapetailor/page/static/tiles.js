@@ -4,7 +4,7 @@
  * Own tiles instead of OpenSeadragon: strokes, label maps and the cursor share one coordinate frame and one pointer
  * handler with the picture, and what is needed of a tile viewer is this file.
  */
-import { pictureUrl } from "./api.js";
+import { pictureUrl, request } from "./api.js";
 import { view, viewport } from "./view.js";
 
 /** Most tiles kept; one of 512 pixels takes a megabyte. */
@@ -15,11 +15,16 @@ const RETRY_MS = 2000;
 /** @typedef {{bitmap: ImageBitmap|null, used: number, abort: AbortController|null}} Tile */
 
 export class Tiles {
-  /** @param {any} picture @param {[number, number]} range @param {() => void} arrived called when a tile can be drawn */
-  constructor(picture, range, arrived) {
+  /**
+   * @param {any} picture @param {[number, number]} range
+   * @param {() => void} arrived called when a tile can be drawn
+   * @param {(words: string) => void} refused called when the server says why there are none
+   */
+  constructor(picture, range, arrived, refused) {
     this.picture = picture;
     this.range = range;
     this.arrived = arrived;
+    this.refused = refused;
     /** @type {Map<string, Tile>} */
     this.tiles = new Map();
     this.loading = 0;
@@ -110,13 +115,13 @@ export class Tiles {
     this.tiles.set(key, tile);
     this.loading += 1;
     const [level, column, row] = key.split("/");
-    const rest = `/tiles/${level}/${column}_${row}.jpg?low=${this.range[0]}&high=${this.range[1]}`;
+    const rest = `/tiles/${level}/${column}_${row}.jpg?low=${this.range[0]}&high=${this.range[1]}&v=${this.picture.version}`;
     try {
-      const response = await fetch(pictureUrl(this.picture.name, rest), { signal: abort.signal });
-      if (!response.ok) throw new Error(String(response.status));
+      const response = await request(pictureUrl(this.picture.name, rest), { signal: abort.signal });
       tile.bitmap = await createImageBitmap(await response.blob());
       if (this.closed) tile.bitmap.close();
-    } catch {
+    } catch (error) {
+      if (error.status && !this.closed) this.refused(error.message);
       setTimeout(() => this.again(key), abort.signal.aborted ? 0 : RETRY_MS);
     }
     tile.abort = null;

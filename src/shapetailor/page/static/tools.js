@@ -1,8 +1,8 @@
 /** The toolbar and the view's options. */
 import { byId, debounced } from "./dom.js";
 import { changed, drawnStrokes, on, shownFrame, state } from "./state.js";
-import { act } from "./strokes.js";
-import { cursor, onMove, showAll, zoom } from "./viewer.js";
+import { act, cancelStroke, liveStroke } from "./strokes.js";
+import { cursor, onMove, redraw, showAll, zoom } from "./viewer.js";
 import { view } from "./view.js";
 
 const [THINNEST, THICKEST] = [0.75, 400];
@@ -13,18 +13,40 @@ export function chooseTool(tool) {
   changed("tool");
 }
 
-/** Make the brush larger or smaller. @param {number} factor */
-export function resizeBrush(factor) {
-  const radius = Math.min(Math.max(state.radius * factor, THINNEST), THICKEST);
-  state.radius = radius < 10 ? Math.round(radius * 4) / 4 : Math.round(radius);
+const sideOf = ({ width, height }) => Math.min(width, height);
+
+/** Make the brush so large, in pixels of the picture. @param {number} radius */
+function setRadius(radius) {
+  const kept = Math.min(Math.max(radius, THINNEST), THICKEST);
+  state.radius = kept < 10 ? Math.round(kept * 4) / 4 : Math.round(kept);
   changed("tool");
+}
+
+function chooseRadius(radius) {
+  setRadius(radius);
+  if (state.picture) state.brushShare = state.radius / sideOf(state.picture);
+}
+
+/** Make the brush larger or smaller. @param {number} factor */
+export const resizeBrush = (factor) => chooseRadius(state.radius * factor);
+
+/** A brush that is as large in this picture as it was chosen in another. */
+function fitBrush() {
+  if (state.picture) setRadius(Math.max(state.brushShare * sideOf(state.picture), Math.min(2, sideOf(state.picture) / 4)));
+}
+
+/** Forget the stroke that is being drawn. */
+export function leaveStroke() {
+  cancelStroke();
+  redraw("pen");
 }
 
 /** Undo, redo or clear the strokes of the picture on view. @param {"undo"|"redo"|"clear"} type */
 export function changeMarks(type) {
-  if (!state.picture?.editable) return;
-  if (type === "clear" && drawnStrokes().length === 0) return;
-  act(type);
+  if (!state.picture?.editable) return undefined;
+  if (liveStroke()) return leaveStroke();
+  if (byId(type).disabled) return undefined;
+  return act(type);
 }
 
 /** Switch one of the options. @param {"outlinesOnly"|"unsure"|"sideBySide"|"marksShown"|"overlayShown"} option */
@@ -62,8 +84,9 @@ function showTools() {
 
 function showMarksState() {
   const editable = Boolean(state.picture?.editable);
-  byId("undo").disabled = !editable;
-  byId("redo").disabled = !editable;
+  const waiting = state.pending.length > 0;
+  byId("undo").disabled = !editable || (!waiting && !state.depth.undo);
+  byId("redo").disabled = !editable || (!waiting && !state.depth.redo);
   byId("clear").disabled = !editable || drawnStrokes().length === 0;
 }
 
@@ -145,8 +168,7 @@ export function startTools() {
   for (const button of byId("tools").children) button.onclick = () => chooseTool(button.dataset.tool);
   byId("tools").addEventListener("keydown", stepTools);
   byId("radius").oninput = (event) => {
-    state.radius = toRadius(Number(event.target.value));
-    resizeBrush(1);
+    chooseRadius(toRadius(Number(event.target.value)));
   };
   for (const type of /** @type {const} */ (["undo", "redo", "clear"])) byId(type).onclick = () => changeMarks(type);
   byId("zoom-in").onclick = () => zoom(1.5);
@@ -166,6 +188,7 @@ export function startTools() {
   on(["tool"], showTools);
   on(["strokes", "picture"], showMarksState);
   on(["picture"], openRange);
+  on(["picture"], fitBrush);
   on(["picture"], showPlace);
   onMove(showZoom);
   showTools();

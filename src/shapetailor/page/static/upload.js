@@ -15,7 +15,7 @@ async function addFiles(files) {
       const { name } = await upload(file);
       first ??= name;
     } catch (error) {
-      say(`${file.name}: ${error.message}`, "error");
+      say(error.message.startsWith(file.name) ? error.message : `${file.name}: ${error.message}`, "error");
     }
   }
   status("");

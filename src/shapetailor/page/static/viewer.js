@@ -3,6 +3,7 @@
  * `#base` has the picture's tiles and the labels, `#marks` the strokes, `#pen` the stroke under the pointer and the cursor:
  * while a stroke is drawn, the lower two rest.
  */
+import { say } from "./messages.js";
 import { drawOverlay } from "./overlay.js";
 import { send } from "./socket.js";
 import { on, shownFrame, state } from "./state.js";
@@ -185,11 +186,21 @@ function moved() {
   for (const watcher of watchers) watcher();
 }
 
+/** What the server says of a picture that is gone or spoilt is said once. */
+function newTiles() {
+  let told = false;
+  const refused = (words) => {
+    if (!told) say(words, "error");
+    told = true;
+  };
+  return new Tiles(state.picture, state.range, () => redraw("base"), refused);
+}
+
 function openTiles() {
   tiles?.close();
   former?.close();
   former = null;
-  tiles = state.picture && new Tiles(state.picture, state.range, () => redraw("base"));
+  tiles = state.picture && newTiles();
   showAll();
   redraw();
 }
@@ -197,7 +208,7 @@ function openTiles() {
 function changeRange() {
   former?.close();
   former = tiles;
-  tiles = new Tiles(state.picture, state.range, () => redraw("base"));
+  tiles = newTiles();
   redraw("base");
 }
 

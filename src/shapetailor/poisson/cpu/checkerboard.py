@@ -18,9 +18,9 @@ from threading import local
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from ...arrays import Array
+from ...parallel import compiled
 from .. import chebyshev
 from .grid_kernels import residual_at
 
@@ -153,7 +153,7 @@ def _scratch(shapes: Sequence[tuple[int, ...]], dtype: Any) -> list[Array]:
     return found
 
 
-@njit(nogil=True, fastmath={"contract"}, cache=True)
+@compiled(fastmath={"contract"})
 def _one(u: Array, side: Array, ends: Array, b: Array, w: Array, lo: int, hi: int, s: int, t: int, omega: Any) -> None:
     """Do ``u += ω (B u + D⁻¹x − u)`` for one channel at the places lo..hi of a plane.
 
@@ -166,7 +166,7 @@ def _one(u: Array, side: Array, ends: Array, b: Array, w: Array, lo: int, hi: in
         u0[i] += omega * ((b0[i] - u0[i]) + ((w0[i] * h0[i] + w1[i] * i0[i]) + (w2[i] * v0[i] + w3[i] * j0[i])))
 
 
-@njit(nogil=True, fastmath={"contract"}, cache=True)
+@compiled(fastmath={"contract"})
 def _four(u: Array, side: Array, ends: Array, b: Array, w: Array, lo: int, hi: int, s: int, t: int, omega: Any) -> None:
     """Do the same for four channels."""
     u0, u1, u2, u3 = u[0, lo:hi], u[1, lo:hi], u[2, lo:hi], u[3, lo:hi]
@@ -188,7 +188,7 @@ def _four(u: Array, side: Array, ends: Array, b: Array, w: Array, lo: int, hi: i
         u3[i] += omega * ((b3[i] - u3[i]) + ((p * h3[i] + q * i3[i]) + (r * v3[i] + z * j3[i])))
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _half_step(u: Array, b: Array, w: Array, black: int, lo: int, hi: int, pitch: int, omega: Any) -> None:
     """Update one colour: the planes 0 and 3, or 1 and 2."""
     for plane in (black, 3 - black):
@@ -199,7 +199,7 @@ def _half_step(u: Array, b: Array, w: Array, black: int, lo: int, hi: int, pitch
             _four(u[plane], u[plane ^ 1], u[plane ^ 2], b[plane], w[plane], lo, hi, s, t, omega)
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _half_steps(u: Array, b: Array, w: Array, pitch: int, rows: int, omegas: Array, colour: int) -> None:
     """Run half-steps, the first on this colour; a block's needs the one before of the blocks on both sides."""
     thick = max(1, BLOCK // pitch)
@@ -213,7 +213,7 @@ def _half_steps(u: Array, b: Array, w: Array, pitch: int, rows: int, omegas: Arr
                 _half_step(u, b, w, (first + k + colour) % 2, lo, hi, pitch, omegas[first + k])
 
 
-@njit(nogil=True, fastmath={"contract"}, error_model="numpy", cache=True)
+@compiled(fastmath={"contract"}, error_model="numpy")
 def _weigh(cx: Array, cy: Array, pitch: int, alpha: Any, w: Array) -> None:
     """Write, for each plane, the weights of B (same place and further, in the row and in the column), and D⁻¹."""
     height, width = cx.shape[0] - 2, cx.shape[1] - 2
@@ -233,7 +233,7 @@ def _weigh(cx: Array, cy: Array, pitch: int, alpha: Any, w: Array) -> None:
                 w0[j], w1[j], w2[j], w3[j], inverse[j] = scale * a, scale * b, scale * c, scale * d, diagonal
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _deal(x: Array, pitch: int, w: Array, lane: int, b: Array) -> None:
     """Write D⁻¹x to the planes of a lane."""
     height, width = x.shape
@@ -245,7 +245,7 @@ def _deal(x: Array, pitch: int, w: Array, lane: int, b: Array) -> None:
                 out[j] = inverse[j] * row[2 * j]
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _collect(u: Array, lane: int, pitch: int, out: Array) -> None:
     """Write a lane's planes to a channel."""
     height, width = out.shape
@@ -260,7 +260,7 @@ def _collect(u: Array, lane: int, pitch: int, out: Array) -> None:
             row[width - 1] = even[width // 2]
 
 
-@njit(nogil=True, fastmath={"contract"}, cache=True)
+@compiled(fastmath={"contract"})
 def _residual(x: Array, u: Array, cx: Array, cy: Array, alpha: Any, out: Array) -> None:
     """Write x − Au of (H, W); pixels outside every region mean nothing."""
     height, width = x.shape
@@ -282,7 +282,7 @@ def _residual(x: Array, u: Array, cx: Array, cy: Array, alpha: Any, out: Array) 
             )  # fmt: skip
 
 
-@njit(nogil=True, fastmath={"reassoc"}, cache=True)
+@compiled(fastmath={"reassoc"})
 def _moments_of(x: Array) -> tuple[float, float]:
     total, squares = 0.0, 0.0
     for i in range(len(x)):
@@ -292,7 +292,7 @@ def _moments_of(x: Array) -> tuple[float, float]:
     return total, squares
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _moments(x: Array, spans: Array, totals: Array, squares: Array) -> None:
     """Sum each region, and its squares."""
     totals[:] = 0
@@ -304,7 +304,7 @@ def _moments(x: Array, spans: Array, totals: Array, squares: Array) -> None:
         squares[c] += square
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _centre(x: Array, other: Array, use: Array, spans: Array, means: Array, out: Array) -> None:
     """Write x, or `other` in regions to `use` it in, without the region's mean."""
     for k in range(spans.shape[0]):
@@ -314,7 +314,7 @@ def _centre(x: Array, other: Array, use: Array, spans: Array, means: Array, out:
             target[i] = source[i] - mean
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _limit(
     totals: Array, squares: Array, rest_totals: Array, rest_squares: Array, sizes: Array, tol: float,
     rate: float, margin: float, most: int, use: Array, limit: Array,
@@ -330,7 +330,7 @@ def _limit(
             limit[c] = max(limit[c], min((need + EVEN - 1) // EVEN * EVEN, most))
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def prepare(problem: Problem, state: State) -> None:
     """Write the right-hand side to the planes, and to `limit` how many half-steps each region takes.
 
@@ -359,7 +359,7 @@ def prepare(problem: Problem, state: State) -> None:
         problem.out[channel] = 0
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def run(state: State, done: int, wanted: int) -> int:
     """Go from `done` half-steps to `wanted`, the last with ω = 1; return how many the next call may go on from."""
     if wanted == 0:
@@ -374,7 +374,7 @@ def run(state: State, done: int, wanted: int) -> int:
     return last
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def read(problem: Problem, state: State, wanted: int) -> None:
     """Write the solution in regions of this limit: the iterate, the mean, and the guess where it was used.
 
@@ -402,7 +402,7 @@ def read(problem: Problem, state: State, wanted: int) -> None:
                     target += guess[lo:hi]
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _worst_residual(problem: Problem, state: State) -> float:
     """The largest relative residual of the group's solutions."""
     worst, totals, squares = 0.0, np.empty(problem.sizes.size), np.empty(problem.sizes.size)
@@ -415,7 +415,7 @@ def _worst_residual(problem: Problem, state: State) -> float:
     return worst
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _solve(
     problem: Problem, groups: Groups, pitch: int, rows: int, w: Array, four: Array, one: Array
 ) -> tuple[int, float]:

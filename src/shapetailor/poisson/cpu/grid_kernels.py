@@ -12,16 +12,16 @@ operand comes first.
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from ...arrays import Array
+from ...parallel import compiled
 
 DEPTH = 8
 #: Pixels in a wavefront's block.
 BLOCK = 2048
 
 
-@njit(nogil=True, fastmath={"contract"}, cache=True)
+@compiled(fastmath={"contract"})
 def residual_at(
     b: Any, here: Any, left: Any, right: Any, up: Any, under: Any,
     c_left: Any, c_right: Any, c_up: Any, c_under: Any, alpha: Any,
@@ -32,7 +32,7 @@ def residual_at(
     return (b - here) + alpha * (vertical + horizontal)
 
 
-@njit(nogil=True, fastmath={"contract"}, cache=True)
+@compiled(fastmath={"contract"})
 def step(
     u: Array, old: Array, rhs: Array, cx: Array, cy: Array, pitch: int, lo: int, hi: int,
     alpha: Any, gamma: Any, omega: Any,
@@ -49,7 +49,7 @@ def step(
         out[i] = out[i] + omega * (gamma * r + (here[i] - out[i]))
 
 
-@njit(nogil=True, fastmath={"contract"}, cache=True)
+@compiled(fastmath={"contract"})
 def residual(u: Array, rhs: Array, cx: Array, cy: Array, pitch: int, lo: int, hi: int, alpha: Any, out: Array) -> None:
     """out[lo:hi] = rhs − A u there, summed in u's precision."""
     here, left, right = u[lo:hi], u[lo - 1 : hi - 1], u[lo + 1 : hi + 1]
@@ -62,7 +62,7 @@ def residual(u: Array, rhs: Array, cx: Array, cy: Array, pitch: int, lo: int, hi
         )
 
 
-@njit(nogil=True, fastmath={"contract"}, cache=True)
+@compiled(fastmath={"contract"})
 def _term(t: Array, old: Array, cx: Array, cy: Array, pitch: int, lo: int, hi: int, scale: Any) -> None:
     """t_{k+1} = 2 S t_k − t_{k−1} with 2 S = scale·L − 2I, written over `old` = t_{k−1}."""
     here, left, right = t[lo:hi], t[lo - 1 : hi - 1], t[lo + 1 : hi + 1]
@@ -76,7 +76,7 @@ def _term(t: Array, old: Array, cx: Array, cy: Array, pitch: int, lo: int, hi: i
         out[i] = (scale * (vertical + horizontal) - (v + v)) - out[i]
 
 
-@njit(nogil=True, fastmath={"contract"}, cache=True)
+@compiled(fastmath={"contract"})
 def _add_pair(out: Array, t0: Array, t1: Array, lo: int, hi: int, a0: Any, a1: Any) -> None:
     """Add two terms of the series at once: `out` is read and written half as often."""
     total, x0, x1 = out[lo:hi], t0[lo:hi], t1[lo:hi]
@@ -84,7 +84,7 @@ def _add_pair(out: Array, t0: Array, t1: Array, lo: int, hi: int, a0: Any, a1: A
         total[i] += a0 * x0[i] + a1 * x1[i]
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def chebyshev_scales(
     t: Array, other: Array, cx: Array, cy: Array, pitch: int,
     scale: Any, coefficients: Array, lengths: Array, out: Array,
@@ -119,7 +119,7 @@ def chebyshev_scales(
                         _add_pair(out[a], t, other, lo, hi, coefficients[a, n - 1], coefficients[a, n])
 
 
-@njit(nogil=True, fastmath={"reassoc", "contract"}, cache=True)
+@compiled(fastmath={"reassoc", "contract"})
 def dot(a: Array, b: Array) -> float:
     """Inner product in float64."""
     total = 0.0
@@ -128,7 +128,7 @@ def dot(a: Array, b: Array) -> float:
     return total
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def runs_of(component: Array) -> Array:
     """Runs of one component along the rows: (first, end, component), as positions on the padded grid."""
     height, width = component.shape
@@ -145,7 +145,7 @@ def runs_of(component: Array) -> Array:
     return runs[:n].copy()
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def region_dot(runs: Array, count: int, a: Array, b: Array) -> Array:
     """Inner products of each component of one channel."""
     total = np.zeros(count)
@@ -155,7 +155,7 @@ def region_dot(runs: Array, count: int, a: Array, b: Array) -> Array:
     return total
 
 
-@njit(nogil=True, fastmath={"reassoc"}, cache=True)
+@compiled(fastmath={"reassoc"})
 def _sum(x: Array) -> float:
     total = 0.0
     for i in range(len(x)):
@@ -163,7 +163,7 @@ def _sum(x: Array) -> float:
     return total
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def region_mean(runs: Array, count: int, x: Array, out: Array) -> None:
     """Write each component's mean to its pixels."""
     total, pixels = np.zeros(count), np.zeros(count)
@@ -176,7 +176,7 @@ def region_mean(runs: Array, count: int, x: Array, out: Array) -> None:
         out[lo:hi] = total[c] / pixels[c]
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def pad_channel(x: Array, inside: Array, out: Array) -> None:
     """Copy a channel (H, W) into a flat frame of zeros, without what lies outside every region."""
     height, width = x.shape
@@ -186,7 +186,7 @@ def pad_channel(x: Array, inside: Array, out: Array) -> None:
             row[i] = x[y, i] if inside[y, i] else 0
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def unpad_channel(flat: Array, out: Array) -> None:
     """Copy a channel out of its frame."""
     height, width = out.shape
@@ -195,7 +195,7 @@ def unpad_channel(flat: Array, out: Array) -> None:
         out[y] = flat[first : first + width]
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def residual_norm(u: Array, rhs: Array, cx: Array, cy: Array, pitch: int, alpha: Any, scratch: Array) -> float:
     """Relative residual of one channel; 0 where the right-hand side is."""
     end = u.size - pitch
@@ -207,7 +207,7 @@ def residual_norm(u: Array, rhs: Array, cx: Array, cy: Array, pitch: int, alpha:
     return relative
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def scales_channels(
     x: Array, inside: Array, cx: Array, cy: Array, pitch: int, runs: Array, count: int,
     alphas: Array, scale: Any, coefficients: Array, lengths: Array, out: Array,
@@ -230,7 +230,7 @@ def scales_channels(
     return worst
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def find_root(parent: Array, i: int) -> int:
     """Root of i in a union-find forest, with path halving."""
     while parent[i] != i:
@@ -239,7 +239,7 @@ def find_root(parent: Array, i: int) -> int:
     return i
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def join(parent: Array, i: int, j: int) -> None:
     """Unite two trees; the smaller index becomes the root."""
     i, j = find_root(parent, i), find_root(parent, j)
@@ -249,7 +249,7 @@ def join(parent: Array, i: int, j: int) -> None:
         parent[i] = j
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def number_roots(parent: Array) -> tuple[Array, int]:
     """Number the trees in order of first appearance; return each element's number and their count."""
     number = np.empty(parent.size, np.int32)
@@ -264,7 +264,7 @@ def number_roots(parent: Array) -> tuple[Array, int]:
     return number, count
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def components(cx: Array, cy: Array) -> tuple[Array, int]:
     """Number the connected components of the edges, given as (H+2, W+2): (H, W) numbers and their count."""
     height, width = cx.shape[0] - 2, cx.shape[1] - 2

@@ -10,9 +10,9 @@ finite volumes on a grid of twice the spacing have it.
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from ...arrays import Array
+from ...parallel import compiled
 from .grid_kernels import join, number_roots
 
 
@@ -28,7 +28,7 @@ class Level:
     parent: Array  # (n,) int32: node of the next level; empty on the last
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _pixel_graph(cx: Array, cy: Array) -> tuple[Array, Array, Array]:
     height, width = cx.shape[0] - 2, cx.shape[1] - 2
     start = np.zeros(height * width + 1, np.int32)
@@ -51,7 +51,7 @@ def _pixel_graph(cx: Array, cy: Array) -> tuple[Array, Array, Array]:
     return start, target[:m].copy(), weight[:m].copy()
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _aggregate(start: Array, target: Array, row: Array, column: Array) -> tuple[Array, int, Array, Array]:
     """Merge nodes that an edge joins inside a 2×2 block; return parents, their count and block positions."""
     n = row.size
@@ -68,7 +68,7 @@ def _aggregate(start: Array, target: Array, row: Array, column: Array) -> tuple[
     return parent, count, coarse_row, coarse_column
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _coarse_graph(
     start: Array, target: Array, weight: Array, volume: Array, parent: Array, count: int
 ) -> tuple[Array, Array, Array, Array]:
@@ -103,7 +103,7 @@ def _coarse_graph(
     return coarse_start, coarse_target[:m].copy(), coarse_weight[:m].copy(), coarse_volume
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _degrees(start: Array, weight: Array) -> Array:
     degree = np.zeros(start.size - 1, weight.dtype)
     for i in range(degree.size):

@@ -12,9 +12,9 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from ...arrays import Array
+from ...parallel import compiled
 from ..chebyshev import condition
 from .grid_kernels import region_dot, residual, step
 from .hierarchy import Hierarchy, Level
@@ -27,7 +27,7 @@ _OMEGA = 1.0 / (1.0 - 0.5 * (_DELTA / _THETA) ** 2)
 _FIRST, _MOMENTUM, _SECOND = _GAMMA / 2.0, _OMEGA - 1.0, _OMEGA * _GAMMA / 2.0
 
 
-@njit(nogil=True, fastmath={"contract"}, cache=True)
+@compiled(fastmath={"contract"})
 def _coarse_first(inverse: Array, b: Array, u: Array, d: Array, factor: Any) -> None:
     """First smoothing step, from u = 0, where the residual is b."""
     for i in range(b.shape[0]):
@@ -36,7 +36,7 @@ def _coarse_first(inverse: Array, b: Array, u: Array, d: Array, factor: Any) -> 
             u[i, g] = d[i, g]
 
 
-@njit(nogil=True, fastmath={"contract"}, cache=True)
+@compiled(fastmath={"contract"})
 def _coarse_step(
     start: Array, target: Array, weight: Array, inverse: Array, volume: Array, alpha: Array,
     b: Array, u: Array, d: Array, momentum: Any, factor: Any,
@@ -58,7 +58,7 @@ def _coarse_step(
             u[i, g] += d[i, g]
 
 
-@njit(nogil=True, fastmath={"contract"}, cache=True)
+@compiled(fastmath={"contract"})
 def _coarse_restrict(
     start: Array, target: Array, weight: Array, volume: Array, alpha: Array,
     b: Array, u: Array, parent: Array, out: Array,
@@ -78,7 +78,7 @@ def _coarse_restrict(
             out[p, g] += (b[i, g] - volume[i] * u[i, g]) + alpha[g] * flow[g]
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _coarse_prolong(parent: Array, coarse: Array, u: Array) -> None:
     for i in range(parent.size):
         p = parent[i]
@@ -104,7 +104,7 @@ def _coarse_cycle(levels: list[Level], alpha: Array, b: Array, u: Array, work: l
     _coarse_step(*graph, inverse, level.volume, alpha, b, u, d, momentum, second)
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _down(
     cx: Array, cy: Array, pitch: int, alpha: Array, gamma: Array, omega: Any,
     b: Array, u: Array, t: Array, parent: Array, coarse: Array,
@@ -123,7 +123,7 @@ def _down(
                 coarse[parent[first + x], g] += row[x]
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _up(
     cx: Array, cy: Array, pitch: int, alpha: Array, gamma: Array, omega: Any,
     b: Array, u: Array, t: Array, parent: Array, coarse: Array,
@@ -141,7 +141,7 @@ def _up(
         step(t, u[g], b[g], cx, cy, pitch, pitch, end, alpha[g], gamma[g], omega)
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _dots(runs: Array, count: int, a: Array, b: Array) -> Array:
     total = np.empty((a.shape[0], count))
     for g in range(a.shape[0]):
@@ -149,7 +149,7 @@ def _dots(runs: Array, count: int, a: Array, b: Array) -> Array:
     return total
 
 
-@njit(nogil=True, fastmath={"contract"}, cache=True)
+@compiled(fastmath={"contract"})
 def _new_direction(runs: Array, z: Array, beta: Array, p: Array) -> None:
     """P = z + βp, with one β for each channel and component."""
     for g in range(p.shape[0]):
@@ -160,14 +160,14 @@ def _new_direction(runs: Array, z: Array, beta: Array, p: Array) -> None:
                 target[i] = source[i] + factor * target[i]
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _apply(cx: Array, cy: Array, pitch: int, alpha: Array, b: Array, u: Array, out: Array) -> None:
     """Out = b − A u, channel by channel; a single b serves all."""
     for g in range(u.shape[0]):
         residual(u[g], b[g % b.shape[0]], cx, cy, pitch, pitch, u.shape[1] - pitch, alpha[g], out[g])
 
 
-@njit(nogil=True, fastmath={"contract"}, cache=True)
+@compiled(fastmath={"contract"})
 def _advance(runs: Array, length: Array, p: Array, q: Array, x: Array, r: Array) -> None:
     """X += a·p and r += a·q, with one a for each channel and component."""
     for g in range(p.shape[0]):

@@ -1,0 +1,24 @@
+/** One sentence below the picture: what to do next. It gives way to what is going on. */
+import { byId } from "./dom.js";
+import { drawnStrokes, on, shownFrame, state } from "./state.js";
+
+function sentence() {
+  const { picture, project } = state;
+  if (!picture || state.evolving) return "";
+  if (!picture.editable) return "This picture is marked by a map in the folder marks; strokes cannot be drawn on it.";
+  const drawn = new Set(drawnStrokes().map((each) => each.region).filter((region) => region > 0));
+  if (shownFrame()?.stage === "applied") return "Draw where it is wrong; N shows the next picture. Then teach again.";
+  if (drawn.size > 1 && project.model && !project.model.results) return "Apply the model: every picture gets its classes.";
+  if (drawn.size > 1) return "Draw where it is wrong. Then mark another picture (N), or teach.";
+  if (drawn.size === 1) return "Now choose another class, and draw a stroke where that is.";
+  if (project.classes.length < 2) return "Add a class for each texture.";
+  if (project.classes.some(({ name }) => /^class \d+$/.test(name))) return "Name the classes with the pencil. Choose one, and draw a stroke where it is.";
+  return "Choose a class, and draw a stroke where it is in the picture.";
+}
+
+export function startGuide() {
+  on(["picture", "strokes", "frame", "project"], () => {
+    const text = sentence();
+    if (byId("guide").textContent !== text) byId("guide").textContent = text;
+  });
+}
