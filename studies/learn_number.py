@@ -1,118 +1,160 @@
 """Learn how `regions="auto"` judges cuts (`IN`, `BIAS` and `OUT` in `segmentation/region_count.py`).
 
-    python studies/learn_number.py --rwtsd DIR --halves A B --multi-region DIR --brodatz DIR --textures DIR
+    python studies/learn_number.py --rwtsd DIR --multi-region DIR --brodatz DIR --textures DIR --bsds DIR
 
-Every picture is cut into 1 to 16 parts. Four hidden units score a cut by its measures, and the softmax of the scores of
-a picture's cuts is to have a small expected regret: the best cut's covering less that of the cut drawn. Sets weigh the
-same. Printed are the covering with the true number, with the learnt one (learnt on the other half of the pictures), and
-the weights learnt on all. A and B are models trained on RWTSD's two halves (seed 0); `texture` describes the other
-sets: the last multi-region training images, unseen Brodatz textures, and mosaics of textures.
+Every picture is cut into 1 to 16 parts. Hidden units score a cut by its measures, and the softmax of the scores of a
+picture's cuts is to be that of their coverings, over `TEMPERATURE`. Sets weigh the same. Printed are the coverings with
+the true number, with the present weights, learnt on the other half of the pictures and learnt on the other sets only;
+then the weights learnt on all.
+
+`texture` describes all sets. No picture is learnt from that `studies/model_card.py` measures on: photographs are those
+that the model was trained on, multi-region images those that its training held out, mosaics are new ones of the
+textures that it was trained on.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.utils.data import Subset
+from tqdm import tqdm
 
 from shapetailor import Segmenter
-from shapetailor.datasets import RWTSD, MosaicDataset, SyntheticMultiRegion, TextureFolder, split_textures
-from shapetailor.experiments.suite import halves
+from shapetailor.datasets import (
+    BSDS500,
+    RWTSD,
+    MosaicDataset,
+    Sample,
+    SyntheticMultiRegion,
+    TextureFolder,
+    split_classes,
+)
+from shapetailor.datasets.mosaics import Textures
 from shapetailor.metrics import covering
+from shapetailor.network.checkpoint import load_model
 from shapetailor.segmentation.canvas import canvas_of
 from shapetailor.segmentation.described import Described
-from shapetailor.segmentation.region_count import MEASURES, _cells, measured_cuts
+from shapetailor.segmentation.region_count import BIAS, IN, MEASURES, OUT, _cells, measured_cuts
 from shapetailor.segmentation.starts import assign
 
-MOST, HIDDEN, STEPS, RATE, DECAY, JITTER = 16, 4, 300, 0.02, 0.1, 0.05
+MOST, HIDDEN, STEPS, RATE, DECAY, JITTER, TEMPERATURE = 16, 12, 300, 0.02, 1.0, 0.15, 0.03
 #: A picture's measures (K, F), the coverings of its cuts (K,), and its true number.
-Judged = tuple[torch.Tensor, torch.Tensor, int]
+Judged = tuple[Tensor, Tensor, int]
+#: IN, BIAS and OUT.
+Weights = tuple[Tensor, Tensor, Tensor]
 
 
-def judged(segmenter: Segmenter, image: np.ndarray, truths: tuple[np.ndarray, ...]) -> Judged:
+def judged(segmenter: Segmenter, sample: Sample) -> Judged:
     """Cut one picture."""
     net, usage = segmenter.net, segmenter.usage
-    canvas = canvas_of(image, net.image_channels, net.stride, segmenter.max_pixels, usage.intensity)
+    canvas = canvas_of(sample.image, net.image_channels, net.stride, segmenter.max_pixels, usage.intensity)
     described = Described.of(canvas, net, segmenter.device, usage.positions, needs_whole=True)
     cells, _ = _cells(described.descriptors(), None)
     rows, columns = (
         np.linspace(0, n - 1, m).round().astype(int)
         for n, m in zip(canvas.values.shape[1:], cells.shape[1:], strict=True)
     )
-    right = [canvas.labels_in(np.asarray(each, np.int64), "truth")[np.ix_(rows, columns)] for each in truths]
+    right = [canvas.labels_in(np.asarray(each, np.int64), "truth")[np.ix_(rows, columns)] for each in sample.truths]
     found = list(measured_cuts(cells, MOST, None, np.random.default_rng(0)))
     covered = [np.mean([covering(assign(cells, means), each) for each in right]) for means, _ in found]
     measures = torch.tensor(np.array([each for _, each in found]), dtype=torch.float32)
     return measures, torch.tensor(covered, dtype=torch.float32), int(right[0].max()) + 1
 
 
-def pictures(options: argparse.Namespace) -> Iterator[tuple[str, Segmenter, np.ndarray, tuple[np.ndarray, ...]]]:
-    """Yield each picture with its set's name and who describes it."""
-    texture, few = Segmenter.from_pretrained("texture"), options.limit
-    photographs = RWTSD(options.rwtsd)
-    for model, numbers in zip(options.halves, halves(len(photographs), 0)[::-1], strict=True):
-        segmenter = Segmenter.from_pretrained(model)
-        for i in numbers[: few // 2]:
-            yield "rwtsd", segmenter, photographs[i].image, photographs[i].truths
-    several = SyntheticMultiRegion(options.multi_region, "train")
-    brodatz = TextureFolder(options.brodatz)
-    unseen = Subset(brodatz, split_textures(len(brodatz))[1])
-    sets = {
-        "multi-region": Subset(several, range(len(several) - few, len(several))),
-        "brodatz 2": MosaicDataset(unseen, few, (2, 2), 256, 1),
-        "brodatz 3–5": MosaicDataset(unseen, few, (3, 5), 256, 2),
-        "textures": MosaicDataset(TextureFolder(options.textures), few, (2, 5), 256, 3),
+def datasets(options: argparse.Namespace) -> dict[str, Textures]:
+    """Return the sets to learn from."""
+    photographs, several = RWTSD(options.rwtsd), SyntheticMultiRegion(options.multi_region, "train")
+    held_out = load_model("texture")[1]["validation"]["images"]
+    first = sum(1 for _ in takewhile(set(photographs.names).__contains__, held_out))  # of them are photographs
+    mine, theirs = set(held_out[:first]), set(held_out[first:])
+
+    def mosaics(folder: Path, regions: tuple[int, int], seed: int) -> Textures:
+        textures = TextureFolder(folder)
+        seen = split_classes(textures.classes)[0]
+        return MosaicDataset(
+            Subset(textures, seen), options.limit, regions, 256, seed, [textures.classes[i] for i in seen]
+        )
+
+    return {
+        "photographs": Subset(photographs, [i for i, name in enumerate(photographs.names) if name not in mine]),
+        "multi-region": Subset(several, [i for i, name in enumerate(several.names) if name in theirs]),
+        "Brodatz, 2–3": mosaics(options.brodatz, (2, 3), 31),
+        "Brodatz, 2–6": mosaics(options.brodatz, (2, 6), 22),
+        "textures, 2–4": mosaics(options.textures, (2, 4), 32),
+        "textures, 2–12": mosaics(options.textures, (2, 12), 21),
+        "BSDS500": BSDS500(options.bsds, "train"),
     }
-    for name, data in sets.items():
-        for i in range(len(data)):  # type: ignore[arg-type]
-            yield name, texture, data[i].image, data[i].truths
 
 
-def learn(sets: dict[str, list[Judged]]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return the weights IN, BIAS and OUT."""
+def learn(sets: Sequence[list[Judged]]) -> Weights:
+    """Return the weights."""
     torch.manual_seed(0)
-    stacked = [(torch.stack([a for a, _, _ in each]), torch.stack([b for _, b, _ in each])) for each in sets.values()]
+    stacked = [(torch.stack([a for a, _, _ in each]), torch.stack([b for _, b, _ in each])) for each in sets]
     every = torch.cat([measures.flatten(0, 1) for measures, _ in stacked])
     mean, std = every.mean(0), every.std(0) + 1e-6
     inner, outer = torch.nn.Linear(len(MEASURES), HIDDEN), torch.nn.Linear(HIDDEN, 1, bias=False)
     optimiser = torch.optim.AdamW([*inner.parameters(), *outer.parameters()], RATE, weight_decay=DECAY)
     for _ in range(STEPS):
-        regret = torch.zeros(())
+        loss = torch.zeros(())
         for measures, covered in stacked:
             unit = (measures - mean) / std
-            share = outer(torch.tanh(inner(unit + JITTER * torch.randn_like(unit))))[..., 0].softmax(1)
-            regret = regret + (covered.max(1).values - (share * covered).sum(1)).mean()
+            likely = outer(torch.tanh(inner(unit + JITTER * torch.randn_like(unit))))[..., 0].log_softmax(1)
+            loss = loss - ((covered / TEMPERATURE).softmax(1) * likely).sum(1).mean()
         optimiser.zero_grad()
-        regret.backward()
+        loss.backward()
         optimiser.step()
     weight = (inner.weight / std).detach()
     return weight, (inner.bias - weight @ mean).detach(), outer.weight[0].detach()
 
 
+def mean_covering(pictures: list[Judged], choose: Callable[[Judged], int]) -> float:
+    """The mean covering of the cuts that are chosen."""
+    return float(np.mean([float(each[1][choose(each)]) for each in pictures]))
+
+
+def chooser(weights: Weights, low: Tensor, high: Tensor) -> Callable[[Judged], int]:
+    """The choice by learnt weights; measures are held in the range they were learnt in."""
+    inner, bias, outer = weights
+    return lambda each: int((torch.tanh(each[0].clamp(low, high) @ inner.T + bias) @ outer).argmax())
+
+
 def main() -> None:
-    """Learn by halves, and on all."""
+    """Learn by halves, by sets, and on all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("rwtsd", "multi-region", "brodatz", "textures"):
+    for name in ("rwtsd", "multi-region", "brodatz", "textures", "bsds"):
         parser.add_argument(f"--{name}", type=Path, required=True)
-    parser.add_argument("--halves", nargs=2, required=True, metavar=("A", "B"))
-    parser.add_argument("--limit", type=int, default=50, help="pictures of each set")
-    sets: dict[str, list[Judged]] = {}
-    for name, segmenter, image, truths in pictures(parser.parse_args()):
-        sets.setdefault(name, []).append(judged(segmenter, image, truths))
-    for fold in (0, 1):
-        inner, bias, outer = learn({name: each[fold::2] for name, each in sets.items()})
-        for name, each in sets.items():
-            test = each[1 - fold :: 2]
-            given = np.mean([float(covered[min(true, MOST) - 1]) for _, covered, true in test])
-            chosen = [int((torch.tanh(m @ inner.T + bias) @ outer).argmax()) for m, _, _ in test]
-            found = np.mean([float(covered[k]) for (_, covered, _), k in zip(test, chosen, strict=True)])
-            print(f"fold {fold} {name:12} true number {given:.3f} learnt {found:.3f}")
-    for name, values in zip(("IN", "BIAS", "OUT"), learn(sets), strict=True):
-        print(name, np.round(values.numpy(), 3).tolist())
+    parser.add_argument("--limit", type=int, default=30, help="pictures of each set")
+    options = parser.parse_args()
+    segmenter = Segmenter.from_pretrained("texture")
+    sets = {
+        name: [judged(segmenter, data[i]) for i in tqdm(range(min(options.limit, len(data))), desc=name)]
+        for name, data in datasets(options).items()
+    }
+    every = torch.cat([measures for each in sets.values() for measures, _, _ in each])
+    low, high = every.amin(0), every.amax(0)
+    present: Weights = (*(torch.tensor(each, dtype=torch.float32) for each in (IN, BIAS, OUT)),)  # type: ignore[assignment]
+    bounds = torch.tensor(list(MEASURES.values())).T
+    by_halves = [chooser(learn([each[half::2] for each in sets.values()]), low, high) for half in (0, 1)]
+    print("| set | true number | present weights | learnt, other half | learnt, other sets |\n|---|---|---|---|---|")
+    for name, pictures in sets.items():
+        others = learn([each for other, each in sets.items() if other != name])
+        figures = [
+            mean_covering(pictures, lambda each: min(each[2], MOST) - 1),
+            mean_covering(pictures, chooser(present, *bounds)),
+            float(np.mean([mean_covering(pictures[1 - half :: 2], by_halves[half]) for half in (0, 1)])),
+            mean_covering(pictures, chooser(others, low, high)),
+        ]
+        print(f"| {name} | " + " | ".join(f"{value:.3f}" for value in figures) + " |", flush=True)
+    for name, values in zip(("IN", "BIAS", "OUT"), learn(list(sets.values())), strict=True):
+        print(name, np.round(values.double().numpy(), 3).tolist())
+    for name, a, b in zip(MEASURES, low.tolist(), high.tolist(), strict=True):
+        print(f'"{name}": ({a:.3f}, {b:.3f}),')
 
 
 if __name__ == "__main__":

@@ -19,28 +19,39 @@ from .starts import GRID, SIGMA2, assign, block_means, region_means
 SEPARATION = 8.0
 #: Cells along a side on which cuts are judged; how far apart cells are compared, and the window of stray cells.
 CELLS, LAG, WINDOW = 64, 3, 7
+#: Contrast of a picture whose parts do not meet.
+APART = 3.0
 #: What a cut into K parts is judged by; each with the range it was learnt in.
 MEASURES = {
-    "log of 1 − the K-th eigenvalue": (-6.908, -0.118),
-    "log of 1 − the next": (-6.860, -0.103),
-    "log of the least separation of two parts": (0.683, 4.779),
-    "share of cells unlike most around them": (0.0, 0.401),
-    "log K": (0.0, 2.773),
-    "log of the smallest part's share": (-6.526, 0.0),
-    "log of the contrast along boundaries": (0.268, 1.900),
-    "log of the least part's contrast": (-0.412, 1.840),
-    "boundary length for each part": (0.0, 3.962),
+    "log of 1 − the K-th eigenvalue": (-6.908, -0.481),
+    "log of 1 − the next": (-6.898, -0.444),
+    "log of the least separation of two parts": (0.415, 4.944),
+    "share of cells unlike most around them": (0.000, 0.300),
+    "log K": (0.000, 2.773),
+    "log of the smallest part's share": (-6.708, 0.000),
+    "log of the contrast along boundaries": (0.223, 1.902),
+    "log of the least contrast of two parts": (-0.783, 1.902),
+    "boundary length for each part": (0.000, 3.516),
 }
-#: Four hidden units score a cut by these, ``OUT · tanh(IN m + BIAS)``; learnt by `studies/learn_number.py`.
+#: Hidden units score a cut by these, ``OUT · tanh(IN m + BIAS)``; learnt by `studies/learn_number.py`.
 IN = np.array(
     [
-        [-0.542, -0.590, 1.288, -3.420, -0.929, 0.203, -0.095, 1.225, -0.271],
-        [0.789, 0.253, -2.793, 4.559, 0.360, 0.536, 3.052, -0.727, 0.201],
-        [-0.075, 0.947, -0.043, -23.570, -0.190, -0.186, -1.537, 1.878, 1.128],
-        [0.896, -1.162, -1.272, 31.268, -1.349, 0.582, 5.013, -3.957, -1.079],
+        [-0.250, -0.462, 0.234, 1.820, -0.592, 0.080, 2.419, 0.754, -0.592],
+        [-0.353, -0.471, 0.331, 1.196, -0.786, 0.036, 3.107, 1.053, -0.224],
+        [0.119, -0.441, -0.407, 7.042, -0.313, 0.284, -2.792, -0.412, -0.381],
+        [0.138, 0.746, -0.010, -16.823, 0.077, -0.062, 0.911, 0.472, 0.980],
+        [0.096, 0.144, -0.193, 2.790, 0.258, -0.063, 0.180, -0.101, 1.620],
+        [0.056, 0.301, -0.005, -11.054, 0.033, -0.041, 1.224, 0.304, 0.818],
+        [0.005, -0.307, -0.484, 1.380, -0.134, -0.303, 0.646, -1.120, -1.895],
+        [0.239, 0.432, -0.315, -3.167, 0.192, -0.066, -0.266, -0.265, 0.531],
+        [0.260, 0.421, -0.299, -3.611, 0.350, -0.037, -0.972, -0.460, 0.623],
+        [0.103, 0.105, -0.271, 1.830, 0.245, -0.082, 0.508, -0.056, 1.266],
+        [-0.105, -0.306, 0.047, 13.534, -0.047, 0.034, -1.149, -0.312, -0.698],
+        [-0.099, 0.244, 0.297, -1.793, 0.407, -0.132, 2.360, 0.168, 0.218],
     ]
 )
-BIAS, OUT = np.array([-4.323, 8.800, 2.875, 5.123]), np.array([1.598, -1.767, 2.233, -1.929])
+BIAS = np.array([-2.158, -3.322, 4.342, 2.579, -1.292, -0.134, 1.513, 1.706, 1.929, -1.109, -0.528, -3.965])
+OUT = np.array([0.614, 0.573, -0.638, 0.844, -0.360, 0.353, -0.493, -0.506, -0.358, -0.236, -0.413, 0.464])
 
 
 def auto_start(
@@ -91,7 +102,7 @@ def measures(cells: Floats32, labels: Labels, values: Floats) -> Floats:
     moments = [_moments_of(cells[:, labels == i]) for i in present]
     apart = [_separation(a, b) for i, a in enumerate(moments) for b in moments[:i]]
     count = len(moments)
-    across, overall = _contrasts(cells, labels, present)
+    least, overall = _contrasts(cells, labels, present)
     area = np.array([each.area for each in moments])
     rows, columns = labels.shape
     changes = sum(np.count_nonzero((a != b) & (a >= 0) & (b >= 0)) for a, b in _neighbours(labels, 1))
@@ -104,7 +115,7 @@ def measures(cells: Floats32, labels: Labels, values: Floats) -> Floats:
             np.log(count),
             np.log(area.min() / area.sum()),
             np.log(overall),
-            np.log(max(min(across, default=3.0), 0.1)),
+            np.log(least),
             changes / np.sqrt(rows * columns) / count,
         ]
     )
@@ -129,20 +140,23 @@ def _neighbours(planes: Array, lag: int) -> tuple[tuple[Array, Array], tuple[Arr
     return (planes[..., lag:, :], planes[..., :-lag, :]), (planes[..., lag:], planes[..., :-lag])
 
 
-def _contrasts(cells: Floats32, labels: Labels, present: Ints) -> tuple[list[float], float]:
-    """How much descriptors change over boundaries, in units of what they change inside: of each part, and overall."""
-    inner, total, number = np.zeros(2), np.zeros(len(present)), np.zeros(len(present))
+def _contrasts(cells: Floats32, labels: Labels, present: Ints) -> tuple[float, float]:
+    """How much descriptors change over boundaries, in units of what they change inside: least of two parts, and all."""
+    count = len(present)
+    total, number = np.zeros((2, count, count))
     for (a, b), (p, q) in zip(_neighbours(labels, LAG), _neighbours(cells, LAG), strict=True):
-        change = np.sqrt(np.square(p - q).sum(axis=0))
-        known, over = (a >= 0) & (b >= 0), (a != b) & (a >= 0) & (b >= 0)
-        inner += change[known & ~over].sum(), np.count_nonzero(known & ~over)
-        for side in (a, b):
-            at = np.searchsorted(present, side[over])
-            total += np.bincount(at, change[over], len(present))
-            number += np.bincount(at, minlength=len(present))
-    unit = max(inner[0] / max(inner[1], 1), 1e-9)
-    overall = total.sum() / number.sum() / unit if number.any() else 3.0
-    return [t / n / unit for t, n in zip(total, number, strict=True) if n], max(overall, 0.1)
+        known = (a >= 0) & (b >= 0)
+        pair = count * np.searchsorted(present, a[known]) + np.searchsorted(present, b[known])
+        change = np.sqrt(np.square(p - q).sum(axis=0))[known]
+        total += np.bincount(pair, change, count**2).reshape(count, count)
+        number += np.bincount(pair, minlength=count**2).reshape(count, count)
+    unit = max(total.trace() / max(number.trace(), 1), 1e-9)
+    total, number = np.tril(total + total.T, -1), np.tril(number + number.T, -1)
+    meet = number > 0
+    if not meet.any():
+        return APART, APART
+    least = float((total[meet] / number[meet]).min()) / unit
+    return max(least, 0.1), max(float(total.sum() / number.sum()) / unit, 0.1)
 
 
 def _stray(labels: Labels, present: Ints) -> float:
