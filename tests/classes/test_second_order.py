@@ -1,8 +1,10 @@
 import pytest
 import torch
 
-from shapetailor.classes.features import SCALES
+from shapetailor.classes.features import SCALES, feature_count, feature_sources
+from shapetailor.classes.head import fit
 from shapetailor.classes.second_order import LENGTHS, line_means, second_order, second_order_sources, smooth_whole
+from shapetailor.network.checkpoint import read_model
 
 
 def _features(x):
@@ -36,3 +38,14 @@ def test_deviations_tell_a_grain_from_its_mean():
     even, grain = torch.zeros(1, 1, 32, 32), checks[None, None]
     deviations = slice(4 * len(LENGTHS), 4 * len(LENGTHS) + 1)
     assert _features(grain)[:, deviations].mean() > 10 * _features(even)[:, deviations].mean()
+
+
+def test_a_head_of_two_pictures_does_not_read_the_second_order_and_one_of_three_does():
+    net = read_model("texture").net
+    features = torch.randn(50, feature_count(net), generator=torch.Generator().manual_seed(0))
+    targets = torch.arange(50) % 2
+    changed = features.clone()
+    changed[:, -len(second_order_sources(4)) :] += 1
+    few, many = (fit(features, targets, 2, feature_sources(net, pictures), seed=0, steps=2) for pictures in (2, 3))
+    assert torch.equal(few(changed), few(features))
+    assert not torch.equal(many(changed), many(features))

@@ -18,6 +18,8 @@ from .second_order import second_order, second_order_sources, smooth_whole
 #: α of the smoothed channels, in cells² (a cell is a block of the second network); 0 is the channel as it is.
 SCALES = (0.0, 0.5, 2.0, 8.0, 32.0, 128.0, 512.0)
 DIRECTIONS = 4
+#: Pictures from which on the second order is learnt from: fewer do not show how it differs between pictures.
+FEWEST_ARRANGED = 3
 
 
 def check_network(net: STDNN) -> None:
@@ -28,16 +30,21 @@ def check_network(net: STDNN) -> None:
 
 def feature_count(net: STDNN) -> int:
     """Return how many features `describe` makes."""
-    return len(feature_sources(net))
+    return len(feature_sources(net, 1))
 
 
-def feature_sources(net: STDNN) -> Tensor:
-    """Number what the features come from, (features,): a channel is one source at all its scales."""
+def feature_sources(net: STDNN, pictures: int) -> Tensor:
+    """Number what the features come from, (features,): a channel is one source at all its scales.
+
+    −1 is what a head that is taught with so few `pictures` shall not read.
+    """
     assert net.fine is not None
     descriptors = net.config.widths[-1] + net.fine.config.widths[-1]
     channels, directed = net.fine.config.channels // 2, len(net.fine.config.energy_scales)
     first, second, third = torch.arange(descriptors + channels + directed).split([descriptors, channels, directed])
     fourth = descriptors + channels + directed + second_order_sources(1 + directed)
+    if pictures < FEWEST_ARRANGED:
+        fourth = torch.full_like(fourth, -1)
     return torch.cat([first, second.repeat(len(SCALES)), third.repeat(len(SCALES)), fourth])
 
 

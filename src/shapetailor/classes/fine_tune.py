@@ -175,7 +175,7 @@ def _head(taught: Classifier, learnt: list[_Marked], seed: int) -> Head:
         choose_cells(describe(taught.net, values), cell_classes(marks, side, count), seed, number)
         for number, (values, marks) in enumerate(learnt)
     ]
-    return learn(cells, count, feature_sources(taught.net), seed)
+    return learn(cells, count, feature_sources(taught.net, len(learnt)), seed)
 
 
 def _weights(marked: list[_Marked], classes: int) -> Tensor:
