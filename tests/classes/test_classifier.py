@@ -6,8 +6,11 @@ import torch
 from class_pictures import CLASSES, SHAPE, picture
 
 from shapetailor import Classification, Classifier
+from shapetailor.classes.features import feature_count
 from shapetailor.classes.lesson import cell_classes, choose_cells, class_numbers
 from shapetailor.classes.names import as_classes
+from shapetailor.classes.second_order import second_order_sources
+from shapetailor.network.checkpoint import write_tensors
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +51,27 @@ def test_a_file_read_again_gives_the_same_probabilities_bit_for_bit(classifier, 
     assert np.array_equal(again.apply(sample[0]).probabilities, classifier.apply(sample[0]).probabilities)
     assert again.classes == classifier.classes
     assert again.record == classifier.record
+
+
+def test_a_file_of_format_1_is_read_and_its_head_reads_what_it_has_learnt_from(classifier, sample, tmp_path):
+    former = feature_count(classifier.net) - len(second_order_sources(4))
+    tensors = {f"net.{name}": each for name, each in classifier.net.state_dict().items()}
+    for name, each in classifier.head.state_dict().items():
+        read = name in ("mean", "scale", "hidden.weight")
+        tensors[f"head.{name}"] = each[..., :former].contiguous() if read else each
+    header = {
+        "config": classifier.net.config.to_dict(),
+        "classes": [each.to_dict() for each in classifier.classes],
+        "resolution": classifier.resolution,
+        "intensity": classifier.intensity.to_dict(),
+        "record": classifier.record,
+    }
+    write_tensors(tmp_path / "old.safetensors", tensors, "classifier", 1, header)
+    loaded = Classifier.load(tmp_path / "old.safetensors")
+    features = torch.randn(5, feature_count(classifier.net))
+    known = features.clone()
+    known[:, former:] = classifier.head.mean[former:]
+    torch.testing.assert_close(loaded.head(features), classifier.head(known))
 
 
 def test_equal_marks_give_an_equal_file_and_other_marks_another(tmp_path):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from torch import Tensor
-from torch.nn.functional import interpolate
+from torch.nn.functional import interpolate, pad
 
 from ..arrays import Floats32
 from ..io.intensity import Intensity
@@ -25,7 +25,8 @@ from .head import Head
 from .lesson import MAX_PIXELS, Lesson, Taught, cell_side
 from .names import IGNORE, ClassName, as_classes
 
-FORMAT, FORMAT_VERSION = "classifier", 1
+#: Since format 2 there are features of the second order, after all others.
+FORMAT, FORMAT_VERSION = "classifier", 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +143,11 @@ class Classifier:
             check_network(net)
             classes = as_classes(header["classes"])
             head = Head(feature_count(net), len(classes))
-            head.load_state_dict(_under("head.", tensors))
+            state = _under("head.", tensors)
+            if header["format_version"] == 1:  # its head does not read what it has not known
+                missing = feature_count(net) - len(state["mean"])
+                state |= {name: pad(state[name], (0, missing)) for name in ("mean", "scale", "hidden.weight")}
+            head.load_state_dict(state)
             intensity = Intensity.from_dict(header["intensity"])
             resolution, record = int(header["resolution"]), dict(header["record"])
         except (KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:

@@ -2,7 +2,7 @@
 
 Descriptors have unit norm and so say nothing of contrast. The rich channels, standardised by picture, do; smoothed at
 several α they are the context of a pixel. A further channel says how much the oriented energies have one direction,
-whichever it is.
+whichever it is, and features of the second order how lightness and energies are arranged.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from torch.nn.functional import interpolate
 
 from ..arrays import Floats32
 from ..network.stdnn import STDNN
-from ..poisson import smooth
+from .second_order import second_order, second_order_sources, smooth_whole
 
 #: α of the smoothed channels, in cells² (a cell is a block of the second network); 0 is the channel as it is.
 SCALES = (0.0, 0.5, 2.0, 8.0, 32.0, 128.0, 512.0)
 DIRECTIONS = 4
+#: Pictures from which on the second order is learnt from: fewer do not show how it differs between pictures.
+FEWEST_ARRANGED = 3
 
 
 def check_network(net: STDNN) -> None:
@@ -28,19 +30,22 @@ def check_network(net: STDNN) -> None:
 
 def feature_count(net: STDNN) -> int:
     """Return how many features `describe` makes."""
-    assert net.fine is not None
-    channels = net.fine.config.channels // 2
-    per_scale = channels + len(net.fine.config.energy_scales)
-    return net.config.widths[-1] + net.fine.config.widths[-1] + len(SCALES) * per_scale
+    return len(feature_sources(net, 1))
 
 
-def feature_sources(net: STDNN) -> Tensor:
-    """Number what the features come from, (features,): a channel is one source at all its scales."""
+def feature_sources(net: STDNN, pictures: int) -> Tensor:
+    """Number what the features come from, (features,): a channel is one source at all its scales.
+
+    −1 is what a head that is taught with so few `pictures` shall not read.
+    """
     assert net.fine is not None
     descriptors = net.config.widths[-1] + net.fine.config.widths[-1]
     channels, directed = net.fine.config.channels // 2, len(net.fine.config.energy_scales)
     first, second, third = torch.arange(descriptors + channels + directed).split([descriptors, channels, directed])
-    return torch.cat([first, second.repeat(len(SCALES)), third.repeat(len(SCALES))])
+    fourth = descriptors + channels + directed + second_order_sources(1 + directed)
+    if pictures < FEWEST_ARRANGED:
+        fourth = torch.full_like(fourth, -1)
+    return torch.cat([first, second.repeat(len(SCALES)), third.repeat(len(SCALES)), fourth])
 
 
 def describe(net: STDNN, values: Floats32) -> Tensor:
@@ -56,12 +61,16 @@ def features_of(net: STDNN, pictures: Tensor) -> Tensor:
     second, channels, maps = _embedded(net.fine, pictures)
     count = channels.shape[1] // 2
     raw, mean, spread = channels[:, :count], maps[:, :count], maps[:, count:]
-    scales = [_smooth(raw, alpha) for alpha in SCALES]
+    scales = [smooth_whole(raw, alpha) for alpha in SCALES]
     standardised = [(each - mean) * spread for each in scales]
     energies = slice(count - 5 * len(net.fine.config.energy_scales) + 1, 1 - len(net.fine.config.energy_scales))
     directed = [_directedness(each[:, energies]) for each in scales]
+    sources = {
+        alpha: torch.cat([each[:, 1:2], each[:, energies].unflatten(1, (-1, DIRECTIONS)).mean(dim=2)], dim=1)
+        for alpha, each in zip(SCALES, standardised, strict=True)
+    }
     first = interpolate(first, size=second.shape[2:], mode="bilinear", align_corners=False)
-    return torch.cat([first, second, *standardised, *directed], dim=1)
+    return torch.cat([first, second, *standardised, *directed, second_order(sources)], dim=1)
 
 
 def _embedded(net: STDNN, pictures: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -73,14 +82,6 @@ def _embedded(net: STDNN, pictures: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     labels = whole if grid.pooling is None else grid.pooling.labels
     maps = prepared[:, net.image_channels :, :1, :1]
     return net.embed(channels, labels), channels, maps
-
-
-def _smooth(x: Tensor, alpha: float) -> Tensor:
-    """Solve on the whole picture as one region."""
-    if not alpha:
-        return x
-    smoothed: Tensor = smooth(x, torch.zeros(len(x), *x.shape[2:], dtype=torch.long), alpha)
-    return smoothed
 
 
 def _directedness(energies: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """Fine-tuning: networks and head learn together from crops of the marked pictures.
 
-The head that `Classifier.teach` has learnt is the start. Some pictures are held out where there are enough; the weights
-that classify them best are kept, and these may be those of the start.
+Some pictures are held out, or a part of each where there are only one or two. The start is a head that has not seen
+them either; the weights that classify them best are kept. If these are the start's, fine-tuning does not help, and the
+classifier stays as it was taught, with all marks.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from ..segmentation.canvas import canvas_of
 from ..training.loop import Loop, Pace
 from ..training.run_state import state_path
 from .classifier import Classifier
-from .features import describe, features_of
+from .features import describe, feature_sources, features_of
 from .head import Head, class_weights
-from .lesson import MAX_PIXELS, Taught, cell_classes, class_numbers
+from .lesson import LEFT_OUT, MAX_PIXELS, Taught, cell_classes, cell_side, choose_cells, class_numbers, learn
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class FineTuneConfig:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
 
 
-#: Share of the pictures that are held out, where there are at least so many.
+#: Share that is held out: of the pictures where there are at least so many, else of each picture's marks.
 HELD_OUT, FEWEST = 0.2, 3
 #: Largest change of contrast and brightness of a crop.
 CONTRAST, BRIGHTNESS = 0.2, 0.08
@@ -90,19 +91,19 @@ def fine_tune(
     config = config or FineTuneConfig()
     seed = int(taught.record["seed"])
     marked = [_marked(taught, each) for each in samples]
-    held = _held_out(len(marked), seed)
-    learnt = [each for number, each in enumerate(marked) if number not in held]
-    joint = _Joint(deepcopy(taught.net), deepcopy(taught.head)).requires_grad_(True)
+    parts = _divided(marked, seed)
+    head = _head(taught, parts.learnt, seed) if parts.judged else deepcopy(taught.head)
+    joint = _Joint(deepcopy(taught.net), head).requires_grad_(True)
     pace = Pace(config.steps, config.learning_rate, config.every)
     run = {"marks": taught.record["marks"], "seed": seed, "config": vars(config)}
     loop = Loop(joint, pace, state, run, resume=True, title="fine-tune", progress=progress)
-    judged = [marked[number] for number in held]
+    judged = parts.judged
     if judged and loop.state.best_step == 0 and loop.state.step == 0:
         loop.state.best = _measure(joint, judged)
         loop.state.keep(joint)
-    weights = _weights(learnt, len(taught.classes))
+    weights = _weights(parts.learnt, len(taught.classes))
     for step in loop:
-        pictures, targets = _batch(learnt, config, taught, np.random.default_rng([seed, step]))
+        pictures, targets = _batch(parts.learnt, config, taught, np.random.default_rng([seed, step]))
         loop.take(lambda x=pictures, y=targets: _loss(joint, x, y, weights))  # type: ignore[misc]
         if loop.due:
             measure = _measure(joint, judged) if judged else None
@@ -114,11 +115,14 @@ def fine_tune(
     joint.eval().requires_grad_(False)
     tuned = {
         "config": vars(config),
-        "held_out": [samples[n].name for n in held],
+        "held_out": [samples[number].name for number in parts.held],
         "best_step": loop.state.best_step,
         "mean_iou": round(loop.state.best, 4) if judged else None,
     }
-    return replace(taught, net=joint.net, head=joint.head, record={**taught.record, "fine_tune": tuned})
+    record = {**taught.record, "fine_tune": tuned}
+    if judged and not loop.state.best_step:
+        return replace(taught, record=record)
+    return replace(taught, net=joint.net, head=joint.head, record=record)
 
 
 def _marked(taught: Classifier, sample: Taught) -> _Marked:
@@ -127,11 +131,51 @@ def _marked(taught: Classifier, sample: Taught) -> _Marked:
     return _Marked(canvas.values, canvas.marks_in(marks, sample.name))
 
 
-def _held_out(count: int, seed: int) -> list[int]:
-    if count < FEWEST:
-        return []
-    order = np.random.default_rng(seed).permutation(count)
-    return sorted(order[: max(1, round(HELD_OUT * count))].tolist())
+class _Parts(NamedTuple):
+    learnt: list[_Marked]
+    judged: list[_Marked]
+    held: list[int]  # numbers of the pictures that are judged, whole or in part
+
+
+def _divided(marked: list[_Marked], seed: int) -> _Parts:
+    """Hold out pictures, or a part of each: never the last marks of a class; nothing where that is impossible."""
+    if len(marked) < FEWEST:
+        return _divided_pictures(marked)
+    wanted, held = max(1, round(HELD_OUT * len(marked))), list[int]()
+    for number in np.random.default_rng(seed).permutation(len(marked)).tolist():
+        rest = [each for other, each in enumerate(marked) if other not in (*held, number)]
+        if len(held) < wanted and _classes(rest) == _classes(marked):
+            held.append(number)
+    held.sort()
+    learnt = [each for number, each in enumerate(marked) if number not in held]
+    return _Parts(learnt, [marked[number] for number in held], held)
+
+
+def _divided_pictures(marked: list[_Marked]) -> _Parts:
+    """Hold out the marks of the right of each picture."""
+    learnt, judged = [], []
+    for values, marks in marked:
+        columns = np.arange(marks.shape[1])
+        right = columns > np.quantile(np.nonzero(marks >= 0)[1], 1 - HELD_OUT)
+        learnt.append(_Marked(values, np.where(right, LEFT_OUT, marks)))
+        judged.append(_Marked(values, np.where(right, marks, LEFT_OUT)))
+    if _classes(learnt) != _classes(marked) or not _classes(judged):
+        return _Parts(marked, [], [])
+    return _Parts(learnt, judged, list(range(len(marked))))
+
+
+def _classes(marked: list[_Marked]) -> set[int]:
+    return {int(place) for each in marked for place in np.unique(each.marks) if place >= 0}
+
+
+def _head(taught: Classifier, learnt: list[_Marked], seed: int) -> Head:
+    """Teach a head like `Classifier.teach`, with some of the marks."""
+    side, count = cell_side(taught.net), len(taught.classes)
+    cells = [
+        choose_cells(describe(taught.net, values), cell_classes(marks, side, count), seed, number)
+        for number, (values, marks) in enumerate(learnt)
+    ]
+    return learn(cells, count, feature_sources(taught.net, len(learnt)), seed)
 
 
 def _weights(marked: list[_Marked], classes: int) -> Tensor:

@@ -75,7 +75,7 @@ def fit(
     """Learn a head from marked cells: features (n, F) with their `sources` (F,), targets (n,) of 0..classes−1.
 
     Cross-entropy, AdamW with half a cosine, batches drawn with the seed; a share `left_out` of the sources is left
-    out of each cell. A class without cells is never predicted.
+    out of each cell, and a negative source always. A class without cells is never predicted.
     """
     generator = torch.Generator().manual_seed(seed)
     head = Head(features.shape[1], classes)
@@ -86,7 +86,8 @@ def fit(
                 parameter.copy_(bound * (2 * torch.rand(parameter.shape, generator=generator) - 1))
     spread = features.std(dim=0, correction=0)
     head.mean.copy_(features.mean(dim=0))
-    head.scale.copy_(torch.where(spread > LEAST_SPREAD, 1 / spread.clamp_min(LEAST_SPREAD), 0))
+    read = sources >= 0
+    head.scale.copy_(torch.where(read & (spread > LEAST_SPREAD), 1 / spread.clamp_min(LEAST_SPREAD), 0))
     x = head.standardise(features)
     counts = torch.bincount(targets, minlength=classes).float()
     weights = class_weights(counts)
@@ -97,7 +98,7 @@ def fit(
             group["lr"] = RATE * (1 + cos(pi * step / steps)) / 2
         rows = torch.randint(len(x), (size,), generator=generator)
         noisy = x[rows] + NOISE * torch.randn(size, x.shape[1], generator=generator)
-        noisy *= (torch.rand(size, count, generator=generator) >= left_out)[:, sources]
+        noisy *= (torch.rand(size, count, generator=generator) >= left_out)[:, sources] & read
         loss = F.cross_entropy(head.logits(noisy), targets[rows], weight=weights)
         optimizer.zero_grad()
         loss.backward()

@@ -166,7 +166,7 @@ class Lesson:
         if np.count_nonzero(self._pixels) < 2:
             only = ", ".join(each.name for each, count in zip(self.classes, self._pixels, strict=True) if count)
             raise ValueError(f"marks must be of at least two classes, got {only} only")
-        count, sources = len(self.classes), feature_sources(self.net)
+        count, sources = len(self.classes), feature_sources(self.net, len(self._names))
         record = {
             "seed": self.seed,
             "marks": self._digest.hexdigest(),

@@ -50,8 +50,13 @@ def run(args: argparse.Namespace) -> int:
     if args.fine_tune:
         tuned = taught.record["fine_tune"]
         names = ", ".join(tuned["held_out"])
-        found = f"best at step {tuned['best_step']}, mean IoU {tuned['mean_iou']:.3f} on {names}, held out"
-        print(f"fine-tuned, {found if names else 'none held out'}")
+        if not names:
+            print("fine-tuned, none held out")
+        elif tuned["best_step"]:
+            figures = f"best at step {tuned['best_step']}, mean IoU {tuned['mean_iou']:.3f}"
+            print(f"fine-tuned, {figures} on {names}, held out")
+        else:
+            print(f"fine-tuning has not helped on {names}, held out: the head stays as it was taught")
     print(f"{len(taught.record['pictures'])} pictures, {perf_counter() - began:.1f} s: {project.model}")
     return 0
 

@@ -115,7 +115,7 @@ class _Ours:
             described = self._features(picture)
             cells = cell_classes(picture.kept["canvas"].marks_in(mark, "marks"), self._side, self.count)
             kept.append(choose_cells(described, cells, seed, number))
-        head = learn(kept, self.count, feature_sources(self.net), seed)
+        head = learn(kept, self.count, feature_sources(self.net, len(kept)), seed)
 
         def predict(picture: Picture) -> Labels:
             probabilities = head.probabilities(self._features(picture).float())[None]
