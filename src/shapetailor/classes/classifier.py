@@ -104,10 +104,9 @@ class Classifier:
     def apply(self, image: Any, pixel_size: PixelSize | tuple[float, str] | None = None) -> Classification:
         """Classify one picture; `pixel_size` is the side of a pixel and its unit."""
         canvas = canvas_of(image, self.net.image_channels, self.net.stride, MAX_PIXELS, self.intensity)
-        features = describe(self.net, canvas.values)
-        probabilities = _upright(self.head.probabilities(features), canvas, cell_side(self.net))
-        values = np.array([each.value for each in self.classes], np.uint8)
-        labels = values[probabilities.argmax(axis=0)]
+        cells = self.head.probabilities(describe(self.net, canvas.values))
+        probabilities = canvas.planes_out(_pixels(cells, canvas, cell_side(self.net)))
+        labels = np.array([each.value for each in self.classes], np.uint8)[probabilities.argmax(axis=0)]
         if canvas.valid is not None:  # outside the picture there is no class
             labels = np.where(canvas.valid, labels, np.uint8(IGNORE))
         size = None if pixel_size is None else PixelSize(*pixel_size)
@@ -156,15 +155,11 @@ class Classifier:
         return cls(classes, net.eval(), head.eval().requires_grad_(False), resolution, intensity, record)
 
 
-def _upright(probabilities: Tensor, canvas: Canvas, side: int) -> Floats32:
-    """Bring probabilities of cells (K, h, w) to the picture's size."""
+def _pixels(probabilities: Tensor, canvas: Canvas, side: int) -> Floats32:
+    """Bring probabilities of cells (K, h, w) to the canvas's pixels."""
     pixels = interpolate(probabilities[None], scale_factor=side, mode="bilinear", align_corners=False)[0].numpy()
     height, width = canvas.values.shape[1:]
-    upright = canvas.upright(pixels[:, :height, :width])
-    if canvas.factor > 1:
-        upright = upright.repeat(canvas.factor, axis=1).repeat(canvas.factor, axis=2)
-    height, width = canvas.source.shape
-    return np.ascontiguousarray(upright[:, :height, :width])
+    return np.ascontiguousarray(pixels[:, :height, :width])
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

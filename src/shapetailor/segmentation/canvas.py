@@ -132,6 +132,15 @@ class Canvas:
         full = np.ascontiguousarray(full[:height, :width])
         return full if self.valid is None else np.where(self.valid, full, -1)
 
+    def planes_out(self, planes: Floats32) -> Floats32:
+        """Bring (K, h, w) of the canvas to the original's size, linearly between the pixels."""
+        height, width = self.source.shape
+        upright = self.upright(planes)
+        if self.factor > 1:
+            wide = interpolate(torch.from_numpy(upright)[None], scale_factor=self.factor, mode="bilinear")[0]
+            upright = wide[:, :height, :width].numpy()
+        return np.ascontiguousarray(upright)
+
     def masked(self, labels: Labels) -> Labels:
         """Take what is outside out of a label map of the canvas."""
         return labels if self.inside is None else np.where(self.inside, labels, -1)

@@ -6,13 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch.nn.functional import interpolate
 
 from ..arrays import Floats32, Labels, Mask
 from ..evolution import Callback, EvolutionConfig
 from ..strokes.marks import Mark, as_mark, partial_labels, rasterise
-from .canvas import Canvas, canvas_of
+from .canvas import canvas_of
 from .coarse_to_fine import Known as KnownWindows
 from .coarse_to_fine import sharpened
 from .described import Described, missing
@@ -152,11 +150,11 @@ class Session:
             )
             run, labels = self._described.evolve(labels, config, held, min_share, callback)
             energy, converged = run.energy, run.converged
-        wide, unsure = enlarged(u, canvas), enlarged(_uncertainty(u)[None], canvas)[0]
+        wide, unsure = canvas.planes_out(u), canvas.planes_out(_uncertainty(u)[None])[0]
         if refine and canvas.factor > 1:
             full = sharpened(labels, canvas, marks, self._windows, stop).astype(np.int64)
         else:
-            full = (enlarged(one_hot(labels, count), canvas) if moved else wide).argmax(axis=0)
+            full = (canvas.planes_out(one_hot(labels, count)) if moved else wide).argmax(axis=0)
         if self._init is not None:  # what was given stays to the pixel
             given, posed = self._init
             full = np.where(
@@ -217,15 +215,6 @@ class Session:
         target.append(self.marks)
         self.marks = source.pop()
         return True
-
-
-def enlarged(planes: Floats32, canvas: Canvas) -> Floats32:
-    """Bring (K, h, w) from the canvas to the picture's size and pose, linearly between the pixels."""
-    upright = canvas.upright(planes)
-    if canvas.factor > 1:
-        wide = interpolate(torch.from_numpy(upright)[None], scale_factor=canvas.factor, mode="bilinear")[0]
-        upright = wide[:, : canvas.source.shape[0], : canvas.source.shape[1]].numpy()
-    return np.ascontiguousarray(upright)
 
 
 def _uncertainty(probabilities: Floats32) -> Floats32:
