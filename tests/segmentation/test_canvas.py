@@ -168,6 +168,20 @@ def test_reduced_labels_come_back_at_the_pictures_size(height, width, max_pixels
     np.testing.assert_array_equal(canvas.labels_in(full, "init"), small)
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_planes_come_back_linearly_between_the_blocks(turned):
+    ramp = np.add.outer(np.arange(12.0), 3 * np.arange(18.0)) / 62
+    ramp = ramp[::-1].T if turned else ramp
+    canvas = canvas_of(ramp, 1, 1, max_pixels=24)
+    full = canvas.planes_out(canvas.values)[0]
+    assert full.shape == ramp.shape
+    inner = full[2:-2, 2:-2]  # between the centres of the outermost blocks
+    steps = np.diff(inner, axis=0), np.diff(inner, axis=1)
+    for found, wanted in zip(steps, (np.diff(ramp, axis=0), np.diff(ramp, axis=1)), strict=True):
+        ratio = found / wanted[2:-2, 2:-2]
+        np.testing.assert_allclose(ratio, ratio[0, 0], rtol=1e-4)  # as steep as the ramp, in units of its own range
+
+
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 200), st.data())
 def test_a_single_marked_pixel_marks_its_block_only(height, width, max_pixels, data):
     canvas = canvas_of(np.zeros((height, width), np.uint8), 1, 1, max_pixels)

@@ -16,7 +16,7 @@ from .opinions import Hypothesis
 from .starts import GRID, SIGMA2, assign, block_means, region_means
 
 #: Least distance of two regions, see `merge_alike`.
-SEPARATION = 8.0
+SEPARATION = 7.0
 #: Cells along a side on which cuts are judged; how far apart cells are compared, and the window of stray cells.
 CELLS, LAG, WINDOW = 64, 3, 7
 #: Contrast of a picture whose parts do not meet.
