@@ -113,8 +113,8 @@ def test_ignored_pixels_teach_nothing(sample):
     [
         (np.full(SHAPE, 4), "unknown class 4; classes are 3 smooth, 7 grainy"),
         (np.full((5, 6), 3), r"the picture's size \(72, 96\), got \(5, 6\)"),
-        (np.full(SHAPE, 0), "marks no pixel"),
-        (np.full(SHAPE, 255), "marks no pixel"),
+        (np.full(SHAPE, 0), "no pixel is marked"),
+        (np.full(SHAPE, 255), "no pixel is marked"),
         (np.full(SHAPE, 3), "at least two classes, got smooth only"),
     ],
 )
