@@ -87,11 +87,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lines(total: int, items: Iterable[Any]) -> Iterator[Any]:
-    """Pass pictures on that are done, and print how many they are."""
+    """Pass pictures on that are done, and print how many they are once they are recorded."""
     _tell(0, total)
     for number, item in enumerate(items, start=1):
-        _tell(number, total)
         yield item
+        _tell(number, total)
 
 
 def _tell(done: int, total: int) -> None:
