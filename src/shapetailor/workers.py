@@ -28,6 +28,8 @@ Result = TypeVar("Result")
 
 #: A picture whose worker died so often has failed.
 MOST_DEATHS = 2
+#: The same on a cluster, whose machines also die of their own accord.
+MOST_DEATHS_ON_RAY = 5
 #: What a full disk says, or one that may not be written to.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 #: Tasks that wait on a cluster for each of its cores, so that none is idle while results travel.
@@ -175,7 +177,7 @@ def _on_ray(
         except (OSError, RuntimeError, ValueError) as error:
             raise ValueError(f"--ray {address}: no Ray cluster answers there ({error})") from error
     shared = ray.put(work)
-    task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=MOST_DEATHS - 1)(_ray_task)
+    task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=MOST_DEATHS_ON_RAY - 1)(_ray_task)
     running: dict[Any, Item] = {}
     for item in items:
         while len(running) >= (jobs or QUEUED * max(1, int(ray.cluster_resources().get("CPU", 1)))):
