@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 #: A picture whose worker died so often has failed.
 MOST_DEATHS = 2
 #: The same on a cluster, whose machines also die of their own accord.
-MOST_DEATHS_ON_RAY = 5
+MOST_DEATHS_ON_RAY = 4
 #: What a full disk says, or one that may not be written to.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 #: Tasks that wait on a cluster for each of its cores, so that none is idle while results travel.
