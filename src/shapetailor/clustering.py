@@ -1,5 +1,7 @@
 """Clustering of points: k-means, and the normalised cut."""
 
+from contextlib import suppress
+
 import numpy as np
 import scipy.linalg
 import scipy.sparse.linalg
@@ -12,6 +14,8 @@ ITERATIONS = 50
 ROUNDING = 1e-5
 #: Eigenvalues of a normalised affinity are at most 1; those below this tell no clusters apart.
 RANK = 1e-3
+#: Restarts of Lanczos' method, about 17 products each; whole reduction of a matrix takes less than further ones.
+RESTARTS = 30
 
 
 def kmeans(points: Floats, clusters: int, rng: np.random.Generator, n_init: int = 8) -> Ints:
@@ -73,10 +77,11 @@ def cut_by(vectors: Floats, rng: np.random.Generator, n_init: int = 8) -> Ints:
 def _leading(matrix: Floats, count: int) -> tuple[Floats, Floats]:
     """Return the greatest eigenvalues of a symmetric matrix, and their vectors."""
     size = len(matrix)
-    if 4 * count + 20 > size:
-        values, vectors = scipy.linalg.eigh(matrix, subset_by_index=[size - count, size - 1])
-    else:  # Lanczos: a few products with the matrix instead of its whole reduction
-        values, vectors = scipy.sparse.linalg.eigsh(matrix, count, which="LA", v0=np.ones(size))
+    if 4 * count + 20 <= size:  # Lanczos: a few products with the matrix instead of its whole reduction
+        with suppress(scipy.sparse.linalg.ArpackNoConvergence):  # eigenvalues that lie close together want very many
+            values, vectors = scipy.sparse.linalg.eigsh(matrix, count, which="LA", v0=np.ones(size), maxiter=RESTARTS)
+            return values, vectors
+    values, vectors = scipy.linalg.eigh(matrix, subset_by_index=[size - count, size - 1])
     return values, vectors
 
 
