@@ -158,6 +158,17 @@ def test_labels_follow_two_strokes_as_the_engine_gives_them(client, folder):
         assert "attachment" in answer.headers["content-disposition"]
 
 
+def test_the_wish_for_a_second_class_goes_before_its_labels_come(client):
+    with tab(client) as mine:
+        mine.say(type="open", picture="p0")
+        mine.draw("p0", LEFT)
+        mine.until(lambda heard: "second class" in heard.get("text", ""))
+        mine.draw("p0", RIGHT)
+        heard = []
+        mine.until(lambda news: heard.append(news.get("text")) or news["type"] == "labels")
+    assert heard == ["", None]
+
+
 def test_a_new_tab_sees_the_labels_that_are_known(client):
     with tab(client) as mine:
         mine.say(type="open", picture="p0")
@@ -203,8 +214,8 @@ def test_a_result_is_described_when_a_stroke_begins(client, halves):
         assert mine.until(lambda heard: heard["type"] == "status")["text"] == ""
         mine.draw("p0", LEFT)
         heard = []
-        mine.until(lambda news: heard.append(news) or news.get("stage") == "refined")
-    assert not [news for news in heard if news["type"] == "status"]  # the description was there
+        mine.until(lambda news: heard.append(news.get("text")) or news.get("stage") == "refined")
+    assert not any(heard)  # it was described already
 
 
 def test_a_result_stays_unsure_where_the_model_was_and_no_stroke_is(client, folder, halves):

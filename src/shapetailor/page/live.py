@@ -230,6 +230,8 @@ class Engine:
         if values is None:
             self._give_up(name, "status", _hint(strokes))
             return
+        if opened.answer is None:  # what was missing is there
+            self.tell(name, {"type": "status", "picture": name, "text": ""})
         for refine in (False, True):
             if not refine and opened.answer is not None and opened.answer.revision == revision:
                 continue  # it was shown before something newer came between

@@ -2,10 +2,16 @@
 import { byId } from "./dom.js";
 import { drawnStrokes, on, shownFrame, state } from "./state.js";
 
+const MEANWHILE = {
+  teach: "The model is being taught. What you draw meanwhile is for the next time.",
+  apply: "The pictures get their classes one after the other. N shows the next.",
+};
+
 function sentence() {
   const { picture, project } = state;
   if (!picture || state.evolving) return "";
   if (!picture.editable) return "This picture is marked by a map in the folder marks; strokes cannot be drawn on it.";
+  if (state.job?.state === "running") return MEANWHILE[state.job.kind];
   const drawn = new Set(drawnStrokes().map((each) => each.region).filter((region) => region > 0));
   if (shownFrame()?.stage === "applied") return "Draw where it is wrong; N shows the next picture. Then teach again.";
   if (drawn.size > 1 && project.model && !project.model.results) return "Apply the model: every picture gets its classes.";
@@ -17,7 +23,7 @@ function sentence() {
 }
 
 export function startGuide() {
-  on(["picture", "strokes", "frame", "project"], () => {
+  on(["picture", "strokes", "frame", "project", "job"], () => {
     const text = sentence();
     if (byId("guide").textContent !== text) byId("guide").textContent = text;
   });
