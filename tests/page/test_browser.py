@@ -114,6 +114,7 @@ def test_a_result_stays_on_view_until_the_mended_one_is_there(open_tab):
     tab.keys("2")
     tab.draw(*RIGHT)
     tab.refined()
+    assert tab.page.locator("#guide").inner_text().startswith("Draw where it is wrong")  # one class is enough
     tab.keys("Control+z")
     tab.until("painted?.stage === 'applied'")
     assert set(tab.get("[...stages]")) <= {"applied", "preview", "refined"}

@@ -13,9 +13,12 @@ function sentence() {
   if (!picture.editable) return "This picture is marked by a map in the folder marks; strokes cannot be drawn on it.";
   if (state.job?.state === "running") return MEANWHILE[state.job.kind];
   const drawn = new Set(drawnStrokes().map((each) => each.region).filter((region) => region > 0));
+  const isUnapplied = project.model && !project.model.results;
+  if (shownFrame()?.stage === "applied" && isUnapplied) return "This result is a former model's. Apply to all once more.";
   if (shownFrame()?.stage === "applied") return "Draw where it is wrong; N shows the next picture. Then teach again.";
-  if (drawn.size > 1 && project.model && !project.model.results) return "Apply the model: every picture gets its classes.";
-  if (drawn.size > 1) return "Draw where it is wrong. Then mark another picture (N), or teach.";
+  const isEnough = drawn.size > (picture.applied ? 0 : 1);
+  if (isEnough && isUnapplied) return "Apply the model: every picture gets its classes.";
+  if (isEnough) return "Draw where it is wrong. Then mark another picture (N), or teach.";
   if (drawn.size === 1) return "Now choose another class, and draw a stroke where that is.";
   if (project.classes.length < 2) return "Add a class for each texture.";
   if (project.classes.some(({ name }) => /^class \d+$/.test(name))) return "Name the classes with the pencil. Choose one, and draw a stroke where it is.";
