@@ -82,7 +82,6 @@ def take(browser: Any, link: str, project: Path, out: Path) -> None:
     until(page, "painted?.stage === 'applied' && painted.picture === 'mosaic-2'")
     page.click("#truth summary")
     page.locator(".toast").first.wait_for(state="detached")
-    page.locator("#hint").wait_for(state="hidden")
     page.mouse.move(*page.evaluate(PLACE, [330, 60]))
     keep(page, out / "page-results.png")
     page.emulate_media(color_scheme="dark")

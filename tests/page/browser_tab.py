@@ -120,7 +120,8 @@ class BrowserTab:
     def refined(self):
         """Wait for the labels that belong to the strokes as they are; return their values."""
         self.stored()
-        self.until("painted?.stage === 'refined' && painted.revision === state.revision")
+        newest = "painted.picture === state.picture.name && painted.revision === state.revision"
+        self.until(f"painted?.stage === 'refined' && {newest}")
         return self.values()
 
     def values(self):

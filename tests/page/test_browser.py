@@ -102,6 +102,28 @@ def test_a_stroke_mends_a_result_and_without_it_the_result_is_shown_again(open_t
     np.testing.assert_array_equal(tab.values(), result)
 
 
+def test_a_result_stays_on_view_until_the_mended_one_is_there(open_tab):
+    tab = open_tab("p12")
+    tab.until("painted?.stage === 'applied'")
+    watch = """() => {
+        window.stages = new Set();
+        const look = () => { stages.add(shapetailor.labels()?.stage ?? "nothing"); requestAnimationFrame(look); };
+        look();
+    }"""
+    tab.page.evaluate(watch)
+    tab.keys("2")
+    tab.draw(*RIGHT)
+    tab.refined()
+    assert tab.page.locator("#guide").inner_text().startswith("Draw where it is wrong")  # one class is enough
+    tab.keys("Control+z")
+    tab.until("painted?.stage === 'applied'")
+    assert set(tab.get("[...stages]")) <= {"applied", "preview", "refined"}
+    tab.draw(*RIGHT)
+    tab.keys("Control+z")  # perhaps before it is mended
+    tab.stored()
+    assert "nothing" not in tab.get("[...stages]")
+
+
 def test_each_tool_makes_its_kind_of_stroke(open_tab, served):
     tab = open_tab("p2")
     tab.keys("1", "l")

@@ -1,10 +1,14 @@
 """The page in a real browser, with a server for each test: teaching and applying, and a server that is killed."""
 
+import json
 import shutil
 
+import numpy as np
 import pytest
 from browser_tab import BrowserTab, Served, chromium
 from page_folders import named_classes, pictures
+from PIL import Image
+from safetensors.numpy import save_file
 
 from shapetailor.cli import main
 
@@ -62,6 +66,20 @@ def test_the_page_teaches_and_applies_as_the_command_line_does(tab, served, tmp_
     assert downloaded(tab, "Areas of all pictures") == (copy / "results" / "table.csv").read_bytes()
     assert [each["state"] for each in tab.get("state.project.pictures")] == ["applied", "applied"]
     assert tab.errors == []
+
+
+def test_the_page_says_that_a_result_is_a_former_model_s_and_that_fine_tuning_did_not_help(tab, served):
+    (served.folder / "results").mkdir()
+    Image.new("L", (96, 72), 3).save(served.folder / "results" / "p1.png")
+    Image.new("L", (96, 72)).save(served.folder / "results" / "p1.uncertainty.png")
+    record = {"pictures": ["p1.png"], "fine_tune": {"held_out": ["p1.png"], "best_step": 0}}
+    entry = {"shapetailor": json.dumps({"classes": [], "record": record})}
+    save_file({"x": np.zeros(1)}, served.folder / "model.safetensors", entry)
+    tab.keys("1")
+    tab.draw((12, 12), (20, 50))
+    tab.page.locator("#job-text").get_by_text("Taught from 1 picture (fine-tuning did not help)").wait_for()
+    tab.keys("n")
+    tab.page.locator("#guide").get_by_text("This result is a former model's.").wait_for()
 
 
 def test_what_is_drawn_while_the_server_is_dead_arrives_when_it_is_back(tab, served):

@@ -51,8 +51,10 @@ def test_the_page_and_the_command_line_write_the_same_bytes(tmp_path):
                 mine.change("undo", name)
             assert client.post("/api/jobs", json={"kind": "teach"}).status_code == 202
             heard = mine.until(lambda heard: heard["type"] == "job" and heard["job"]["done"] == 1)
-            assert heard["job"]["text"] == "Learning from p1.png"
+            assert heard["job"]["text"] == "Looking at p1.png"
             assert heard["job"]["total"] == 2
+            heard = mine.until(lambda heard: heard["type"] == "job" and heard["job"]["done"] == 2)
+            assert heard["job"]["text"] == "Learning the classes"
         assert wait(client, "done", "failed")["state"] == "done"
         model = client.get("/api/project").json()["model"]
         assert (model["pictures"], model["results"]) == (["p0.png", "p1.png"], 0)
@@ -163,7 +165,7 @@ def test_fine_tuning_draws_a_curve_of_held_out_figures():
     assert not jobs._follow(job, "something else")
     assert job["curve"] == [[40, 0.8], [80, 0.7]]
     assert job["held_out"] == {"mean_iou": 0.8}
-    assert (job["done"], job["total"]) == (120, 240)
+    assert (job["done"], job["total"], job["text"]) == (120, 240, "Fine-tuning: step 120 of 240, 10 s left")
 
 
 @pytest.mark.parametrize("kind", ["nonsense", None, 5])

@@ -158,6 +158,17 @@ def test_labels_follow_two_strokes_as_the_engine_gives_them(client, folder):
         assert "attachment" in answer.headers["content-disposition"]
 
 
+def test_the_wish_for_a_second_class_goes_before_its_labels_come(client):
+    with tab(client) as mine:
+        mine.say(type="open", picture="p0")
+        mine.draw("p0", LEFT)
+        mine.until(lambda heard: "second class" in heard.get("text", ""))
+        mine.draw("p0", RIGHT)
+        heard = []
+        mine.until(lambda news: heard.append(news.get("text")) or news["type"] == "labels")
+    assert heard == ["", None]
+
+
 def test_a_new_tab_sees_the_labels_that_are_known(client):
     with tab(client) as mine:
         mine.say(type="open", picture="p0")
@@ -169,11 +180,46 @@ def test_a_new_tab_sees_the_labels_that_are_known(client):
             assert other.until(lambda heard: heard["type"] == "labels")["stage"] == "refined"
 
 
-def test_a_result_stays_unsure_where_the_model_was_and_no_stroke_is(client, folder):
-    applied = np.where(np.arange(96) < 40, 3, 7).astype(np.uint8) * np.ones((72, 1), np.uint8)
-    doubt = np.where(np.arange(96) < 40, 90, 0).astype(np.uint8) * np.ones((72, 1), np.uint8)
+@pytest.fixture
+def halves(folder):
+    """p0 has a result: the left is smooth, the right grainy."""
+    halves = np.where(np.arange(96) < 40, 3, 7).astype(np.uint8) * np.ones((72, 1), np.uint8)
     (folder / "results").mkdir()
-    Image.fromarray(applied).save(folder / "results" / "p0.png")
+    Image.fromarray(halves).save(folder / "results" / "p0.png")
+    return halves
+
+
+def test_pictures_that_are_only_looked_at_are_not_described(idle, folder, halves, monkeypatch):
+    (folder / "marks").mkdir()
+    Image.new("L", (96, 72), 3).save(folder / "marks" / "p1.png")
+    described = []
+    monkeypatch.setattr(idle.page.engine, "want", described.append)
+    with tab(idle) as mine:
+        for name in ("p0", "p1", "p2"):  # with a result, marked by a map, untouched
+            mine.say(type="open", picture=name)
+            mine.until(lambda heard: heard["type"] == "strokes")
+        mine.draw("p2", LEFT)
+        assert described == ["p2", "p2"]
+        mine.draw("p0", LEFT)
+        mine.say(type="open", picture="p0")  # it has a result and strokes
+        mine.draw("p2", RIGHT)
+    assert described == ["p2", "p2", "p0", "p0", "p2"]
+
+
+def test_a_result_is_described_when_a_stroke_begins(client, halves):
+    with tab(client) as mine:
+        mine.say(type="open", picture="p0")
+        mine.say(type="drawing")
+        mine.until(lambda heard: heard.get("text") == "Describing the picture…")
+        assert mine.until(lambda heard: heard["type"] == "status")["text"] == ""
+        mine.draw("p0", LEFT)
+        heard = []
+        mine.until(lambda news: heard.append(news.get("text")) or news.get("stage") == "refined")
+    assert not any(heard)  # it was described already
+
+
+def test_a_result_stays_unsure_where_the_model_was_and_no_stroke_is(client, folder, halves):
+    doubt = np.where(halves == 3, 90, 0).astype(np.uint8)
     Image.fromarray(doubt).save(folder / "results" / "p0.uncertainty.png")
     with tab(client) as mine:
         mine.say(type="open", picture="p0")
@@ -184,10 +230,7 @@ def test_a_result_stays_unsure_where_the_model_was_and_no_stroke_is(client, fold
     assert (found[drawn] == 0).all()
 
 
-def test_a_stroke_mends_an_applied_result_and_leaves_the_rest(client, folder):
-    applied = np.where(np.arange(96) < 40, 3, 7).astype(np.uint8) * np.ones((72, 1), np.uint8)
-    (folder / "results").mkdir()
-    Image.fromarray(applied).save(folder / "results" / "p0.png")
+def test_a_stroke_mends_an_applied_result_and_leaves_the_rest(client, halves):
     with tab(client) as mine:
         for stroke in (LEFT, RIGHT):
             mine.draw("p0", stroke)
@@ -196,7 +239,7 @@ def test_a_stroke_mends_an_applied_result_and_leaves_the_rest(client, folder):
         mended = mine.until(lambda heard: heard.get("stage") == "refined" and heard["revision"] == box["revision"])
     mended = shown(mended)
     assert (mended[:7, :7] == 7).all()
-    assert (mended == applied).mean() > 0.8
+    assert (mended == halves).mean() > 0.8
 
 
 def test_regions_evolve_without_marks_until_they_are_done(client):
@@ -245,7 +288,7 @@ def test_a_stroke_that_begins_stops_the_refinement_and_the_next_answer_goes_on(c
         if refine:
             refined.append(time.monotonic())
             if len(refined) == 1:
-                mine.say(type="drawing", picture="p0")
+                mine.say(type="drawing")
                 while not callback(0, None, 0.0):
                     time.sleep(0.01)
         return true_result(session, refine, callback=callback, **more)

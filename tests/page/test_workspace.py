@@ -58,7 +58,21 @@ def test_held_out_figures_belong_to_the_classes_in_their_order(tmp_path):
     assert model["held_out"]["iou"] == [["stone", 0.8], ["10", None], ["2", 0.6]]
     assert (model["teachings"], model["results"]) == ([0.7], 0)
     (tmp_path / "model.safetensors").write_bytes(b"spoilt")
-    assert Workspace(tmp_path).model() == {"pictures": [], "held_out": None, "teachings": [], "results": 0}
+    nothing = {"pictures": [], "held_out": None, "fine_tuned": None, "teachings": [], "results": 0}
+    assert Workspace(tmp_path).model() == nothing
+
+
+@pytest.mark.parametrize(
+    ("tuned", "helped"),
+    [(None, None), ((["a.png"], 40), True), ((["a.png"], 0), False), (([], 0), True)],
+)
+def test_the_page_knows_whether_fine_tuning_has_helped(tmp_path, tuned, helped):
+    record = {"pictures": ["a.png"]}
+    if tuned is not None:
+        record["fine_tune"] = dict(zip(("held_out", "best_step"), tuned, strict=True))
+    entry = {"shapetailor": json.dumps({"classes": [], "record": record})}
+    save_file({"x": np.zeros(1)}, tmp_path / "model.safetensors", entry)
+    assert Workspace(tmp_path).model()["fine_tuned"] is helped
 
 
 def test_erasing_every_mark_leaves_no_file_that_teaching_would_refuse(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -37,7 +38,8 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError("--steps is for --fine-tune")
     steps = {} if args.steps is None else {"steps": args.steps}
     fine = FineTuneConfig(**steps) if args.fine_tune else None
-    watch = _lines if args.progress_json else iter
+    then = "Learning the classes" + (", then fine-tuning" if args.fine_tune else "")
+    watch = partial(_lines, then) if args.progress_json else iter
     taught = project.teach(args.model, args.seed, fine, progress=True, watch=watch)
     for each in taught.classes:
         count = taught.record["marked_pixels"][each.name]
@@ -61,8 +63,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _lines(samples: Iterable[Any]) -> Iterator[Any]:
-    """Yield marked pictures, and print the name of each."""
-    for number, sample in enumerate(samples):
-        print(json.dumps({"done": number, "text": f"Learning from {sample.name}"}), flush=True)
+def _lines(then: str, samples: Iterable[Any]) -> Iterator[Any]:
+    """Yield marked pictures, and print the name of each, and at last what comes then."""
+    done = 0
+    for done, sample in enumerate(samples, 1):
+        print(json.dumps({"done": done - 1, "text": f"Looking at {sample.name}"}), flush=True)
         yield sample
+    print(json.dumps({"done": done, "text": then}), flush=True)

@@ -19,7 +19,7 @@ LONGEST_LINE, MOST_LINES = 2**16, 50
 #: Seconds that a job has to end in once it is asked to.
 PATIENCE = 5
 #: What fine-tuning says of its steps, of which some are judged by held-out pictures.
-STEP = re.compile(r"step (\d+)/(\d+): (?:.*held_out_iou ([\d.]+))?")
+STEP = re.compile(r"step (\d+)/(\d+): (?:.*held_out_iou ([\d.]+))?.*?(\d+ s) left")
 
 
 class Jobs:
@@ -134,7 +134,8 @@ class Jobs:
         step = STEP.match(line)
         if step is None:
             return False
-        job |= {"done": int(step[1]), "total": int(step[2]), "text": f"Fine-tuning: {line}"}
+        text = f"Fine-tuning: step {step[1]} of {step[2]}, {step[4]} left"
+        job |= {"done": int(step[1]), "total": int(step[2]), "text": text}
         if step[3] is not None:
             job["curve"] = [*job["curve"], [int(step[1]), float(step[3])]]
             job["held_out"] = {"mean_iou": max(figure for _, figure in job["curve"])}

@@ -88,8 +88,12 @@ class Engine:
             self._hold_until = 0.0
             self._change.notify_all()
 
-    def hold(self) -> None:
-        """A stroke has begun: stop refining, so that its preview can start at once."""
+    def begin(self, name: str) -> None:
+        """A stroke has begun: stop refining, and describe the picture if that has waited, for an early preview."""
+        with self._change:
+            found = self._opened.get(name)
+        if found is None or found.key != self._key(name):
+            self.want(name)
         self._hold_until = time.monotonic() + STROKE
 
     def drop(self, name: str) -> None:
@@ -226,6 +230,8 @@ class Engine:
         if values is None:
             self._give_up(name, "status", _hint(strokes))
             return
+        if opened.answer is None:  # what was missing is there
+            self.tell(name, {"type": "status", "picture": name, "text": ""})
         for refine in (False, True):
             if not refine and opened.answer is not None and opened.answer.revision == revision:
                 continue  # it was shown before something newer came between
@@ -266,13 +272,17 @@ class Engine:
         unsure = {"scale": answer.unsure_scale, "table": []}, gray_png(answer.unsure)
         return frame(header, labels_png(answer.labels, colours), unsure)
 
+    def _key(self, name: str) -> tuple[Any, ...]:
+        """What a description depends on: the file, and the result that strokes mend."""
+        path, applied = self.workspace.picture(name), self.workspace.applied(name)
+        stamps = [None if each is None else each.stat().st_mtime_ns for each in (path, applied)]
+        return path, *stamps, tuple(each.value for each in self.workspace.classes) if applied else None
+
     def _open(self, segmenter: Segmenter, name: str) -> Opened:
         """Describe a picture, unless it is; with its result, where there is one, as what strokes mend."""
         path, applied = self.workspace.picture(name), self.workspace.applied(name)
         classes = tuple(each.value for each in self.workspace.classes)
-        stamps = [None if each is None else each.stat().st_mtime_ns for each in (path, applied)]
-        key = (path, *stamps, classes if applied else None)
-        found = self._opened.get(name)
+        key, found = self._key(name), self._opened.get(name)
         if found is None or found.key != key:
             self.tell(name, {"type": "status", "picture": name, "text": "Describing the picture…"})
             with self._change:

@@ -75,7 +75,7 @@ class Talk:
         if what == "painted":
             tab.painted()
         elif what == "drawing":
-            self.engine.hold()
+            await self._begin(tab)
         elif what == "stop":
             if tab.picture is not None:
                 self.engine.stop(tab.picture)
@@ -101,10 +101,22 @@ class Talk:
         known = self.engine.answer(name)
         if known is not None:
             tab.show(await run_in_threadpool(self.engine.frame, name, known))
-        elif not self.engine.is_ready:
+        marks = self.workspace.marks_kind(name)
+        if marks == "strokes" or (marks == "none" and self.workspace.applied(name) is None):
+            self._say_if_not_ready(tab)
+            self.engine.want(name)
+        # else it is only looked at, until a stroke begins
+
+    async def _begin(self, tab: Tab) -> None:
+        """A stroke has begun."""
+        if tab.picture is not None:
+            self._say_if_not_ready(tab)
+            await run_in_threadpool(self.engine.begin, tab.picture)
+
+    def _say_if_not_ready(self, tab: Tab) -> None:
+        if not self.engine.is_ready:
             text = "Getting ready… The first start on a machine takes about a minute."
-            tab.say({"type": "status", "picture": name, "text": text})
-        self.engine.want(name)
+            tab.say({"type": "status", "picture": tab.picture, "text": text})
 
     async def _change(self, tab: Tab, said: dict[str, Any]) -> None:
         """Store a change, acknowledge it, tell the other tabs, and ask for new labels."""

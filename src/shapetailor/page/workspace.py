@@ -286,7 +286,7 @@ class Workspace:
                 with safe_open(path, framework="numpy") as file:
                     record = _taught(json.loads(file.metadata()[ENTRY]))
             except Exception:  # whatever it is, teaching makes another
-                record = {"pictures": [], "held_out": None}
+                record = {"pictures": [], "held_out": None, "fine_tuned": None}
             known = self._records[path] = (stamp, record)
         return known[1]
 
@@ -353,12 +353,14 @@ def header_size(path: Path) -> tuple[tuple[int, int] | None, str | None]:
 
 
 def _taught(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The pictures that a model was taught from, and its figures on held-out ones."""
+    """The pictures that a model was taught from, its figures on held-out ones, whether fine-tuning (if any) helped."""
     record, held = entry["record"], entry["record"].get("held_out")
     if held is not None:
         iou = [[each["name"], figure] for each, figure in zip(entry["classes"], held["iou"], strict=True)]
         held = {"mean_iou": float(held["mean_iou"]), "accuracy": float(held["accuracy"]), "iou": iou}
-    return {"pictures": [str(name) for name in record["pictures"]], "held_out": held}
+    tuned = record.get("fine_tune")
+    helped = None if tuned is None else bool(tuned["best_step"] or not tuned["held_out"])
+    return {"pictures": [str(name) for name in record["pictures"]], "held_out": held, "fine_tuned": helped}
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

@@ -2,6 +2,8 @@
 import { svg } from "./dom.js";
 
 const [WIDTH, HEIGHT] = [260, 72];
+/** Where there are more points, the line says enough. */
+const MOST_DOTS = 30;
 
 /**
  * Draw points (x, y) into a figure.
@@ -17,12 +19,14 @@ export function drawCurve(figure, points, caption, heights = []) {
     return (value) => (high > low ? ((value - low) / (high - low)) * size : size / 2);
   };
   const [across, up] = [place(xs, WIDTH), place(ys, HEIGHT - 8)];
-  const path = points.map(([x, y]) => `${across(x).toFixed(1)},${(HEIGHT - 4 - up(y)).toFixed(1)}`).join(" ");
+  const path = points.map(([x, y]) => `${across(x).toFixed(1)},${(HEIGHT - 4 - up(y)).toFixed(1)}`);
   const drawing = svg(
     "svg",
     { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": caption.join(", ") },
-    svg("line", { class: "axis", x1: 0, x2: WIDTH, y1: HEIGHT - 0.5, y2: HEIGHT - 0.5 }),
-    svg("polyline", { class: "curve", points: points.length > 1 ? path : `${path} ${path}` }),
+    svg("line", { class: "axis", x1: 0, x2: WIDTH, y1: HEIGHT - 4, y2: HEIGHT - 4 }),
+    ...(heights.length ? [svg("line", { class: "axis", x1: 0, x2: WIDTH, y1: 4, y2: 4 })] : []),
+    svg("polyline", { class: "curve", points: path.join(" ") }),
+    ...(path.length <= MOST_DOTS ? [svg("path", { class: "dots", d: path.map((point) => `M${point}h0`).join("") })] : []),
   );
   figure.querySelector("svg")?.remove();
   figure.prepend(drawing);

@@ -2,14 +2,23 @@
 import { byId } from "./dom.js";
 import { drawnStrokes, on, shownFrame, state } from "./state.js";
 
+const MEANWHILE = {
+  teach: "The model is being taught. What you draw meanwhile is for the next time.",
+  apply: "The pictures get their classes one after the other. N shows the next.",
+};
+
 function sentence() {
   const { picture, project } = state;
   if (!picture || state.evolving) return "";
   if (!picture.editable) return "This picture is marked by a map in the folder marks; strokes cannot be drawn on it.";
+  if (state.job?.state === "running") return MEANWHILE[state.job.kind];
   const drawn = new Set(drawnStrokes().map((each) => each.region).filter((region) => region > 0));
+  const isUnapplied = project.model && !project.model.results;
+  if (shownFrame()?.stage === "applied" && isUnapplied) return "This result is a former model's. Apply to all once more.";
   if (shownFrame()?.stage === "applied") return "Draw where it is wrong; N shows the next picture. Then teach again.";
-  if (drawn.size > 1 && project.model && !project.model.results) return "Apply the model: every picture gets its classes.";
-  if (drawn.size > 1) return "Draw where it is wrong. Then mark another picture (N), or teach.";
+  const isEnough = drawn.size > (picture.applied ? 0 : 1);
+  if (isEnough && isUnapplied) return "Apply the model: every picture gets its classes.";
+  if (isEnough) return "Draw where it is wrong. Then mark another picture (N), or teach.";
   if (drawn.size === 1) return "Now choose another class, and draw a stroke where that is.";
   if (project.classes.length < 2) return "Add a class for each texture.";
   if (project.classes.some(({ name }) => /^class \d+$/.test(name))) return "Name the classes with the pencil. Choose one, and draw a stroke where it is.";
@@ -17,7 +26,7 @@ function sentence() {
 }
 
 export function startGuide() {
-  on(["picture", "strokes", "frame", "project"], () => {
+  on(["picture", "strokes", "frame", "project", "job"], () => {
     const text = sentence();
     if (byId("guide").textContent !== text) byId("guide").textContent = text;
   });

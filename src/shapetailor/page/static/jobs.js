@@ -33,7 +33,7 @@ function jobWords({ kind, state: stage, text, done, total: of, failures }) {
   const bad = failures?.length ?? 0;
   if (stage === "done") return `Applied to ${done - bad} of ${of} pictures.${bad ? ` ${bad} could not be read.` : ""}`;
   if (stage === "failed") return `${NAMES[kind]} failed: ${text}`;
-  const count = stage === "running" && of ? ` (${done} of ${of})` : "";
+  const count = stage === "running" && done < of ? ` (${done} of ${of})` : "";
   return `${text || `${NAMES[kind]}…`}${text?.includes(String(of)) ? "" : count}`;
 }
 
@@ -45,14 +45,15 @@ function show() {
   enable();
   const bar = byId("job-progress");
   bar.hidden = !running();
-  if (job?.total) Object.assign(bar, { max: job.total, value: job.done });
+  if (job?.done < job?.total) Object.assign(bar, { max: job.total, value: job.done });
   else bar.removeAttribute("value");
   const told = running() || job?.state === "failed";
   byId("job-text").textContent = told ? jobWords(job) : modelWords(model);
   byId("job-text").classList.toggle("error", job?.state === "failed");
   byId("job-failures").hidden = !job?.failures?.length;
   byId("job-failures").replaceChildren(...(job?.failures ?? []).map((each) => make("li", { textContent: each.replace(`${state.project?.folder}/`, "") })));
-  if (running() && job.curve?.length) showHeldOut(job.held_out, job.curve, `${job.curve.at(-1)[0]} steps`);
+  const tuning = job?.curve?.length && (running() || job.state === "done");
+  if (tuning) showHeldOut(job.held_out, job.curve, `fine-tuning, ${job.curve.at(-1)[0]} steps`);
   else showHeldOut(model?.held_out, (model?.teachings ?? []).map((each, place) => [place, each]), "teaching by teaching");
 }
 
@@ -90,7 +91,8 @@ function modelWords(model) {
   if (!all) return "No pictures yet.";
   if (!marked()) return "Mark a picture, then teach a model that finds the classes in all of them.";
   if (!model) return `${count(marked())} marked. Teach a model, then apply it to all ${all}.`;
-  const taught = `Taught from ${count(model.pictures.length)}`;
+  const tuning = { true: " with fine-tuned networks", false: " (fine-tuning did not help)" }[model.fine_tuned] ?? "";
+  const taught = `Taught from ${count(model.pictures.length)}${tuning}`;
   if (marked() > model.pictures.length) return `${taught}; ${marked()} are marked now. Teach again.`;
   if (model.results >= all) return `${taught} and applied to all ${all}. The table is among the downloads.`;
   if (model.results) return `${taught}; ${model.results} of ${all} have its results. Apply goes on with the rest.`;

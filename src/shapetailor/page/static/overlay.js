@@ -1,7 +1,7 @@
 /** Label frames: decoded and coloured in the worker, the newest wins; drawn over the picture. */
 import { getMap, getTable } from "./api.js";
 import { say } from "./messages.js";
-import { changed, classes, on, shownFrame, state } from "./state.js";
+import { changed, classes, on, shownFrame, shownSource, state } from "./state.js";
 import { view, viewport } from "./view.js";
 
 const worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
@@ -133,7 +133,7 @@ export function drawOverlay(context) {
   if (size < 3) context.drawImage(frame.lines, ...place);
   else drawEdges(context, frame);
   context.globalAlpha = 1;
-  const unsure = state.uncertainty[state.source];
+  const unsure = state.uncertainty[shownSource()];
   if (state.unsure && unsure && frame.stage !== "evolving") drawHatch(context, unsure);
 }
 

@@ -3,7 +3,6 @@
  * Pen pressure is ignored, because the brush's radius is what the server is told.
  */
 import { say } from "./messages.js";
-import { send } from "./socket.js";
 import { classes, classOf, state } from "./state.js";
 import { beginStroke, cancelStroke, endStroke, extendStroke, isFull, liveStroke } from "./strokes.js";
 import { cursor, inViewport, move, redraw, zoom } from "./viewer.js";
@@ -49,7 +48,6 @@ function press(event) {
     panning = true;
   } else if (event.button === 0 && mayDraw()) {
     beginStroke(toPicture(left, top));
-    send({ type: "drawing", picture: state.picture.name }); // the server stops refining, and so answers at once
   }
   show();
   redraw("pen");

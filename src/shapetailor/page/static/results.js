@@ -1,7 +1,7 @@
 /** What can be read off: areas, the comparison with a truth, and downloads. */
 import { getMetrics, pictureUrl } from "./api.js";
 import { byId, make, percent, svg, swatch, term } from "./dom.js";
-import { changed, classes, on, shownFrame, state } from "./state.js";
+import { changed, classes, on, shownFrame, shownSource, state } from "./state.js";
 
 const PICTURE_KINDS = [
   ["labels.png", "Label map", "PNG"],
@@ -66,7 +66,10 @@ function showAreas() {
   byId("areas").tBodies[0].replaceChildren(...areaRows().map(areaRow));
   const hasBoth = Boolean(state.picture?.applied);
   byId("source").hidden = !hasBoth;
-  for (const button of byId("source").children) button.setAttribute("aria-checked", String(button.dataset.source === state.source));
+  for (const button of byId("source").children) {
+    button.setAttribute("aria-checked", String(button.dataset.source === shownSource()));
+    button.disabled = button.dataset.source === "live" && !state.frames.live;
+  }
   showDownloads();
 }
 
@@ -84,7 +87,7 @@ async function showMetrics() {
     return;
   }
   const asked = question;
-  const found = await getMetrics(state.picture.name, state.source).catch(() => null);
+  const found = await getMetrics(state.picture.name, shownSource()).catch(() => null);
   if (asked !== question) return;
   byId("truth-line").textContent = found ? `accuracy ${found.accuracy.toFixed(3)}` : "–";
   byId("metrics").replaceChildren(...figures(found ?? {}));
@@ -109,7 +112,7 @@ function showDownloads() {
   const picture = state.picture;
   const result = picture && shownFrame() && shownFrame().stage !== "evolving" ? PICTURE_KINDS : [];
   const kinds = drawn() ? [...result, STROKES] : result;
-  const url = (kind) => pictureUrl(picture.name, `/download/${kind}?source=${state.source}`);
+  const url = (kind) => pictureUrl(picture.name, `/download/${kind}?source=${shownSource()}`);
   byId("download-picture").replaceChildren(...kinds.map(([kind, words, format]) => entry(url(kind), words, format)));
   byId("download-picture-none").hidden = kinds.length > 0;
   const there = { model: Boolean(state.project?.model), project: state.project?.kind === "project", applied: anyApplied() };

@@ -62,8 +62,11 @@ export function changed(topic) {
   for (const listener of listeners.get(topic) ?? []) listener();
 }
 
+/** Whose labels are on view: a result stays until there is something newer. @returns {"live"|"applied"} */
+export const shownSource = () => (state.frames.applied && !state.frames.live ? "applied" : state.source);
+
 /** The frame on view. @returns {Frame|null} */
-export const shownFrame = () => state.frames[state.source];
+export const shownFrame = () => state.frames[shownSource()];
 
 /** @returns {ClassName[]} */
 export const classes = () => state.project?.classes ?? [];

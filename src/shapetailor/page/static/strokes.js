@@ -101,6 +101,7 @@ export function beginStroke(point) {
   const region = state.tool === "eraser" ? -1 : state.classValue;
   live = { region, kind, points: kind === "box" ? [point, point] : [point] };
   if (kind === "brush") live.radius = state.radius;
+  send({ type: "drawing" }); // the server stops refining, and describes a picture that was only looked at
 }
 
 /** Go on to a point; points closer than a pixel of the screen add nothing. @param {number[]} point */
