@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import ndimage
 
-from .arrays import Box, Floats, Ints, Mask, as_array
+from .arrays import Array, Box, Floats, Ints, Mask, as_array
 
 #: What a partial label map holds where nothing is marked.
 UNMARKED = -1
@@ -88,6 +88,16 @@ def dilate(mask: Mask, radius: float) -> Mask:
         result[dy:] |= widened[: height - dy]
         result[: height - dy] |= widened[dy:]
     return result
+
+
+def edges(labels: Array) -> Mask:
+    """Return the pixels that have a 4-neighbour in another region; < 0 is none."""
+    found = np.zeros(labels.shape, bool)
+    for a, b in ((np.s_[1:], np.s_[:-1]), (np.s_[:, 1:], np.s_[:, :-1])):
+        unlike = (labels[a] != labels[b]) & (labels[a] >= 0) & (labels[b] >= 0)
+        found[a] |= unlike
+        found[b] |= unlike
+    return found
 
 
 def signed_distance(mask: Mask, limit: float = math.inf) -> Floats:

@@ -11,22 +11,23 @@ from typing import Any
 
 import numpy as np
 from torch import Tensor
-from torch.nn.functional import interpolate, pad
+from torch.nn.functional import pad
 
 from ..arrays import Floats32
 from ..io.intensity import Intensity
 from ..network.checkpoint import check_finite, model_path, read_model, read_tensors, write_tensors
 from ..network.stdnn import STDNN, STDNNConfig
-from ..segmentation.canvas import Canvas, canvas_of
+from ..segmentation.canvas import Canvas, canvas_of, enlarged
 from ..segmentation.usage import Usage
+from .boundaries import follow_colours
 from .classification import Classification, PixelSize
 from .features import check_network, describe, feature_count
 from .head import Head
 from .lesson import MAX_PIXELS, Lesson, Taught, cell_side
 from .names import IGNORE, ClassName, as_classes
 
-#: Since format 2 there are features of the second order, after all others.
-FORMAT, FORMAT_VERSION = "classifier", 2
+#: Since format 2 there are features of the second order, after all others; since 3 `colours_tell`.
+FORMAT, FORMAT_VERSION = "classifier", 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +47,8 @@ class Classifier:
         pictures of other sizes, so that a part of a picture is classified like the whole.
     intensity : Intensity
         The way from stored numbers to 0..1.
+    colours_tell : bool
+        Whether boundaries follow the colours, since these tell the classes apart in the taught pictures.
     record : dict
         What it was taught with: seed, fingerprint of the marks, names of the pictures, marked pixels of each class; and
         `held_out`, None below three pictures: mean IoU, IoU of each class and accuracy on marked pictures that were
@@ -67,6 +70,7 @@ class Classifier:
     head: Head
     resolution: int
     intensity: Intensity
+    colours_tell: bool
     record: dict[str, Any]
 
     @classmethod
@@ -99,13 +103,13 @@ class Classifier:
             lesson.add(_taught(sample, next(numbers)))
             del sample  # before the next is read
         head, record = lesson.learn()
-        return cls(known, lesson.net, head, lesson.resolution, usage.intensity, record)
+        return cls(known, lesson.net, head, lesson.resolution, usage.intensity, lesson.colours_tell, record)
 
     def apply(self, image: Any, pixel_size: PixelSize | tuple[float, str] | None = None) -> Classification:
         """Classify one picture; `pixel_size` is the side of a pixel and its unit."""
         canvas = canvas_of(image, self.net.image_channels, self.net.stride, MAX_PIXELS, self.intensity)
         cells = self.head.probabilities(describe(self.net, canvas.values))
-        probabilities = canvas.planes_out(_pixels(cells, canvas, cell_side(self.net)))
+        probabilities = canvas.planes_out(pixels_of(cells, canvas, cell_side(self.net), self.colours_tell))
         labels = np.array([each.value for each in self.classes], np.uint8)[probabilities.argmax(axis=0)]
         if canvas.valid is not None:  # outside the picture there is no class
             labels = np.where(canvas.valid, labels, np.uint8(IGNORE))
@@ -127,6 +131,7 @@ class Classifier:
             "classes": [each.to_dict() for each in self.classes],
             "resolution": self.resolution,
             "intensity": self.intensity.to_dict(),
+            "colours_tell": self.colours_tell,
             "record": self.record,
         }
         write_tensors(model_path(path), tensors, FORMAT, FORMAT_VERSION, header)
@@ -148,18 +153,21 @@ class Classifier:
                 state |= {name: pad(state[name], (0, missing)) for name in ("mean", "scale", "hidden.weight")}
             head.load_state_dict(state)
             intensity = Intensity.from_dict(header["intensity"])
+            colours_tell = bool(header.get("colours_tell"))
             resolution, record = int(header["resolution"]), dict(header["record"])
         except (KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
             raise ValueError(f"{path}: what it holds does not fit this version's classifier: {error}") from error
         check_finite(path, tensors)
-        return cls(classes, net.eval(), head.eval().requires_grad_(False), resolution, intensity, record)
+        head.eval().requires_grad_(False)
+        return cls(classes, net.eval(), head, resolution, intensity, colours_tell, record)
 
 
-def _pixels(probabilities: Tensor, canvas: Canvas, side: int) -> Floats32:
-    """Bring probabilities of cells (K, h, w) to the canvas's pixels."""
-    pixels = interpolate(probabilities[None], scale_factor=side, mode="bilinear", align_corners=False)[0].numpy()
+def pixels_of(probabilities: Tensor, canvas: Canvas, side: int, colours_tell: bool) -> Floats32:
+    """Bring probabilities of cells (K, h, w) to the canvas's pixels; boundaries follow the colours if these tell."""
+    pixels = enlarged(probabilities[None], side)[0].numpy()
     height, width = canvas.values.shape[1:]
-    return np.ascontiguousarray(pixels[:, :height, :width])
+    found = np.ascontiguousarray(pixels[:, :height, :width])
+    return follow_colours(found, canvas.values) if colours_tell else found
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -69,7 +69,7 @@ def features_of(net: STDNN, pictures: Tensor) -> Tensor:
         alpha: torch.cat([each[:, 1:2], each[:, energies].unflatten(1, (-1, DIRECTIONS)).mean(dim=2)], dim=1)
         for alpha, each in zip(SCALES, standardised, strict=True)
     }
-    first = interpolate(first, size=second.shape[2:], mode="bilinear", align_corners=False)
+    first = interpolate(first, size=second.shape[2:], mode="bilinear", antialias=True)  # see `enlarged`
     return torch.cat([first, second, *standardised, *directed, second_order(sources)], dim=1)
 
 

@@ -18,7 +18,7 @@ BALANCE = 0.25
 EXPECTATIONS = 20
 #: Deviation of the noise that is added to standardised features while learning.
 NOISE = 0.3
-#: Noise is drawn for so many batches; each takes a part of it that begins anywhere. Drawing it anew took most of the time.
+#: Noise is drawn for so many batches, and each takes a part that begins anywhere: drawing took most of the time.
 REUSE = 4
 #: α, in cells², at which probabilities are smoothed.
 SMOOTHING = 1.0

@@ -18,6 +18,7 @@ from ..evaluate.classes import confusion, scores
 from ..io.intensity import Intensity
 from ..network.stdnn import STDNN
 from ..segmentation.canvas import canvas_of
+from .boundaries import colours_tell, told_apart
 from .features import describe, feature_sources
 from .head import STEPS, Head, expect_shares, fit
 from .names import IGNORE, UNLABELLED, ClassName
@@ -140,6 +141,7 @@ class Lesson:
         self._pixels = np.zeros(len(classes), np.int64)
         self._digest = hashlib.sha256()
         self._pictures: list[Cells] = []
+        self._told: list[float | None] = []
 
     def add(self, sample: Taught) -> None:
         """Describe a picture and keep some of its cells."""
@@ -155,9 +157,17 @@ class Lesson:
             self.net = self.net.rescaled(self.resolution)
         if canvas.valid is not None:  # nothing is learnt from outside the picture
             marks = np.where(canvas.valid, marks, LEFT_OUT)
-        cells = cell_classes(canvas.marks_in(marks, sample.name), cell_side(self.net), len(self.classes))
+        marks = canvas.marks_in(marks, sample.name)
+        told = told_apart(canvas.values, marks, np.random.default_rng([self.seed, len(self._names)]))
+        self._told.append(told)
+        cells = cell_classes(marks, cell_side(self.net), len(self.classes))
         features = describe(self.net, canvas.values)
         self._pictures.append(choose_cells(features, cells, self.seed, len(self._names)))
+
+    @property
+    def colours_tell(self) -> bool:
+        """Whether boundaries shall follow the colours."""
+        return colours_tell(self._told)
 
     def learn(self) -> tuple[Head, dict[str, Any]]:
         """Return a head and what is kept of the lesson in the file."""

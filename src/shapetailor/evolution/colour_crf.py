@@ -46,6 +46,14 @@ class Unary(NamedTuple):
     cost: Floats32  # G_i / TEMPERATURE, less the least of any region there
 
 
+class Field(NamedTuple):
+    """The mean field: flat numbers of the contested pixels, and each region's share of those in its band."""
+
+    contested: Ints
+    rows: dict[int, Ints]  # region → which of the contested pixels
+    shares: dict[int, Floats32]
+
+
 def follow(
     labels: Labels, regions: Mapping[int, Banded], seen: Floats32, weight: float, fixed: Labels | None = None
 ) -> Labels:
@@ -54,9 +62,25 @@ def follow(
     A region's own pixels are in its band wherever another's reaches. `seen` (C, H, W) are colours in [0, 1], `weight`
     is that of the pairwise terms, in units of `TEMPERATURE` of the costs. Pixels `fixed` >= 0 keep their label.
     """
+    field = mean_field(labels, regions, seen, weight, fixed)
+    if not field.rows:
+        return labels
+    found = labels.copy().ravel()
+    best = np.zeros(len(field.contested), np.float32)
+    for number, rows in field.rows.items():
+        share = field.shares[number]
+        found[field.contested[rows[share > best[rows]]]] = number
+        best[rows] = np.maximum(best[rows], share)
+    return found.reshape(labels.shape)
+
+
+def mean_field(
+    labels: Labels, regions: Mapping[int, Banded], seen: Floats32, weight: float, fixed: Labels | None = None
+) -> Field:
+    """Compute the mean field; parameters as for `follow`."""
     contested, unaries = _unaries(labels, regions, fixed)
     if not unaries:
-        return labels
+        return Field(contested, {}, {})
     shape = tuple(side + 2 * WINDOW for side in labels.shape)
     rows, columns = np.divmod(contested, labels.shape[1])
     places = (rows + WINDOW) * shape[1] + columns + WINDOW  # in the picture with a border of the window's size
@@ -78,13 +102,7 @@ def follow(
             shares[number] = np.exp(weight * (votes - 1) - unary.cost)
             total[unary.rows] += shares[number]
         shares = {number: shares[number] / total[unary.rows] for number, unary in unaries.items()}
-    best = np.zeros(len(places), np.float32)
-    for number, unary in unaries.items():
-        wins = unary.rows[shares[number] > best[unary.rows]]
-        known[places[wins]] = number
-        best[unary.rows] = np.maximum(best[unary.rows], shares[number])
-    inner = slice(WINDOW, -WINDOW)
-    return known.reshape(shape)[inner, inner]
+    return Field(contested, {number: unary.rows for number, unary in unaries.items()}, shares)
 
 
 def _unaries(labels: Labels, regions: Mapping[int, Banded], fixed: Labels | None) -> tuple[Ints, dict[int, Unary]]:

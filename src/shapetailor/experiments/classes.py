@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 from skimage.draw import line
-from torch.nn.functional import interpolate
 
 from ..arrays import Array, Floats32, Labels
+from ..classes.boundaries import colours_tell, told_apart
+from ..classes.classifier import pixels_of
 from ..classes.features import check_network, describe, feature_sources
 from ..classes.lesson import LEFT_OUT, MAX_PIXELS, cell_classes, cell_side, choose_cells, learn
 from ..datasets import ProceduralTextures, TextureFolder, mosaic
@@ -110,19 +111,20 @@ class _Ours:
         self._side = cell_side(self.net)
 
     def __call__(self, taught: Sequence[Picture], marks: Sequence[Labels], seed: int) -> Callable[[Picture], Labels]:
-        kept = []
+        kept, told = [], []
         for number, (picture, mark) in enumerate(zip(taught, marks, strict=True)):
             described = self._features(picture)
-            cells = cell_classes(picture.kept["canvas"].marks_in(mark, "marks"), self._side, self.count)
+            canvas = picture.kept["canvas"]
+            places = canvas.marks_in(mark, "marks")
+            cells = cell_classes(places, self._side, self.count)
             kept.append(choose_cells(described, cells, seed, number))
+            told.append(told_apart(canvas.values, places, np.random.default_rng([seed, number])))
         head = learn(kept, self.count, feature_sources(self.net, len(kept)), seed)
 
         def predict(picture: Picture) -> Labels:
-            probabilities = head.probabilities(self._features(picture).float())[None]
-            canvas = picture.kept["canvas"]
-            pixels = interpolate(probabilities, scale_factor=self._side, mode="bilinear", align_corners=False)[0]
-            height, width = canvas.values.shape[1:]
-            found: Labels = canvas.labels_out(pixels.argmax(dim=0).numpy()[:height, :width])[::STEP, ::STEP]
+            cells, canvas = head.probabilities(self._features(picture).float()), picture.kept["canvas"]
+            pixels = pixels_of(cells, canvas, self._side, colours_tell(told))
+            found: Labels = canvas.labels_out(pixels.argmax(axis=0))[::STEP, ::STEP]
             return found
 
         return predict

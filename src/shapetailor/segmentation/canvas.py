@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.ndimage import distance_transform_edt
+from torch import Tensor
 from torch.nn.functional import avg_pool2d, interpolate
 
 from ..arrays import Array, Box, Floats, Floats32, Labels, Mask
@@ -137,8 +138,8 @@ class Canvas:
         height, width = self.source.shape
         upright = self.upright(planes)
         if self.factor > 1:
-            wide = interpolate(torch.from_numpy(upright)[None], scale_factor=self.factor, mode="bilinear")[0]
-            upright = wide[:, :height, :width].numpy()
+            wide = enlarged(torch.from_numpy(upright)[None], self.factor)
+            upright = wide[0, :, :height, :width].numpy()
         return np.ascontiguousarray(upright)
 
     def masked(self, labels: Labels) -> Labels:
@@ -192,9 +193,16 @@ def canvas_of(image: Any, channels: int, stride: int, max_pixels: int, intensity
         posed = posed[(slice(None), *_nearest(inside))]
         inside = inside.repeat(zoom, axis=0).repeat(zoom, axis=1)
     if zoom > 1:
-        larger = interpolate(torch.from_numpy(posed)[None], scale_factor=zoom, mode="bilinear", align_corners=False)
-        posed = larger[0].numpy().clip(0, 1)
+        posed = enlarged(torch.from_numpy(posed)[None], zoom)[0].numpy().clip(0, 1)
     return Canvas(source, posed, factor, pose, zoom, colours, valid, inside)
+
+
+def enlarged(planes: Tensor, factor: int) -> Tensor:
+    """Enlarge (B, C, h, w) linearly between the pixels.
+
+    `antialias` changes nothing but the kernel: without it the last bits depend on the number of threads.
+    """
+    return interpolate(planes, scale_factor=factor, mode="bilinear", antialias=True)
 
 
 def pose_of(picture: Array) -> Pose:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from ..arrays import Array, Box, Floats32, Ints, Labels, Mask
 from ..evolution.colour_crf import ALIKE, ROUNDS, TEMPERATURE, WINDOW, follow
-from ..labels import dilate, smooth_boundaries
+from ..labels import dilate, edges, smooth_boundaries
 from ..parallel import compiled
 from .canvas import Canvas
 
@@ -206,7 +206,7 @@ def refined(
 def _decided(labels: Short, seen: Seen, box: Box, fixed: Array | None) -> Array:
     """Decide the pixels of a box near a boundary; only the part that this needs is read."""
     here: Array = labels[box] if fixed is None else np.where(fixed >= 0, fixed, labels[box])
-    active = dilate(_edges(labels[box]), REACH)
+    active = dilate(edges(labels[box]), REACH)
     if fixed is not None:
         active &= fixed < 0
     if not active.any():
@@ -236,7 +236,7 @@ def refine(labels: Array, seen: Floats32, fixed: Array | None = None) -> Array:
 
 def bands_of(labels: Array, reach: int) -> dict[int, Band]:
     """For each region, the costs of all pixels within `reach` of it and of another: by their distance from it."""
-    places = np.flatnonzero(dilate(_edges(labels), reach) & (labels >= 0))
+    places = np.flatnonzero(dilate(edges(labels), reach) & (labels >= 0))
     numbers = np.unique(labels.ravel()[places])
     index = np.full(int(numbers.max(initial=0)) + 1, -1)
     index[numbers] = np.arange(len(numbers))
@@ -281,16 +281,6 @@ def _carried(labels: Short, coarse: int, fine: int, canvas: Canvas) -> Short:
     return found if canvas.valid is None else np.where(canvas.inside_at(fine), found, np.int16(-1))
 
 
-def _edges(labels: Array) -> Mask:
-    """Pixels with a 4-neighbour in another region."""
-    found = np.zeros(labels.shape, bool)
-    for a, b in ((np.s_[1:], np.s_[:-1]), (np.s_[:, 1:], np.s_[:, :-1])):
-        unlike = (labels[a] != labels[b]) & (labels[a] >= 0) & (labels[b] >= 0)
-        found[a] |= unlike
-        found[b] |= unlike
-    return found
-
-
 def _bounds(mask: Mask) -> Box:
     """The smallest box that holds a mask's pixels."""
     rows, columns = (np.flatnonzero(mask.any(axis=1 - axis)) for axis in (0, 1))
@@ -298,7 +288,7 @@ def _bounds(mask: Mask) -> Box:
 
 
 def _has_boundary(labels: Array) -> bool:
-    return bool(labels.min() != labels.max()) and bool(_edges(labels).any())
+    return bool(labels.min() != labels.max()) and bool(edges(labels).any())
 
 
 def _widened(box: Box, margin: int, shape: tuple[int, ...]) -> Box:

@@ -267,7 +267,7 @@ def spread(planes: Floats32, size: tuple[int, int]) -> Floats32:
     """Bring (C, h, w) to a larger size, linearly between the cells."""
     if planes.shape[1:] == size:
         return planes
-    wide: Floats32 = interpolate(torch.from_numpy(planes)[None], size, mode="bilinear", align_corners=False)[0].numpy()
+    wide: Floats32 = interpolate(torch.from_numpy(planes)[None], size, mode="bilinear", antialias=True)[0].numpy()
     return wide
 
 
