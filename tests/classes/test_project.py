@@ -269,19 +269,23 @@ def test_a_map_that_was_spoilt_is_made_again(copy, capsys):
         (["a.tif"], ["--export", "tiff"], "a.tif would overwrite a picture"),
         (["a.jpg", "mine: a.png"], [], "a.png is there already and is no result"),
         (["a.jpg", "mine: table.csv"], [], "table.csv is there already and is no result"),
+        (["a.jpg", "mine: out/a.png"], ["--out", "OUT"], "a.png is there already and is no result"),
+        (["a.jpg", "mine: out/failures.csv"], ["--out", "OUT"], "failures.csv is there already and is no list"),
         (["a.png", "a.overlay.png"], ["--out", "OUT"], "would both be written to a.overlay.png"),
     ],
 )
 def test_apply_never_writes_over_the_users_files(taught, tmp_path, capsys, files, options, message):
     for name in files:
-        Image.fromarray(picture(0, 40)[0]).save(tmp_path / name.removeprefix("mine: "), "PNG")
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        path = tmp_path / name.removeprefix("mine: ")
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray(picture(0, 40)[0]).save(path, "PNG")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
     inputs = [str(tmp_path / name) for name in files if not name.startswith("mine: ")]
     out = [] if "--out" in options else ["--out", str(tmp_path)]
     words = [*inputs, *out, *(word.replace("OUT", str(tmp_path / "out")) for word in options)]
     assert main(["apply", str(taught / "model.safetensors"), *words]) == 2
     assert message in capsys.readouterr().err
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
 
 
 def test_marks_that_nobody_would_read_are_refused(copy, capsys):
