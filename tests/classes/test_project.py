@@ -15,6 +15,7 @@ from full_disk import full_disk
 from shapetailor import Classifier
 from shapetailor.classes.batch import as_pixel_size, stored_pixel_size
 from shapetailor.classes.classification import PixelSize
+from shapetailor.classes.project import Project
 from shapetailor.cli import main
 from shapetailor.io.images import read_image, read_labels
 
@@ -231,6 +232,17 @@ def test_the_pixels_size_is_read_from_imagej_and_ome_files_only(tmp_path):
 def test_a_pixels_size_without_side_or_unit_is_refused(text):
     with pytest.raises(ValueError, match="--pixel-size"):
         as_pixel_size(text)
+
+
+def test_a_former_model_is_kept_once_though_a_run_was_killed_after_it_kept_it(copy):
+    model = copy / "model.safetensors"
+    former = model.read_bytes()
+    (copy / "model.1.safetensors").write_bytes(former)
+    other = Classifier.load(model)
+    other.record["seed"] = 9
+    Project(copy).keep(other)
+    assert model.read_bytes() != former
+    assert not (copy / "model.2.safetensors").exists()
 
 
 def test_a_full_disk_costs_a_project_of_classes_nothing(taught, tmp_path, capsys):
