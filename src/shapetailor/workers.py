@@ -80,7 +80,16 @@ def _attempt(work: Callable[[Item], Result], item: Item) -> Outcome[Item, Result
         return Outcome(item, work(item))
     except Exception as error:  # whatever is wrong with one item must not cost the others
         disk = isinstance(error, OSError) and error.errno in FULL
-        return Outcome(item, None, str(error) or type(error).__name__, disk)
+        return Outcome(item, None, memory_words(error) or str(error) or type(error).__name__, disk)
+
+
+def memory_words(error: Exception) -> str | None:
+    """Say that memory ran out, if that is the error: NumPy and torch have words of their own, Python has none."""
+    if type(error) is MemoryError and error.args:
+        return str(error)
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error):
+        return "there is too little memory for it"
+    return None
 
 
 def _in_processes(work: Callable[[Item], Result], items: Iterable[Item], jobs: int) -> Iterator[Outcome[Item, Result]]:

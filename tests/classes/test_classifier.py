@@ -32,6 +32,15 @@ def test_a_picture_it_was_not_taught_with_gets_the_values_of_its_classes(classif
     assert np.mean(found.labels == truth) > 0.95
 
 
+def test_a_classifier_and_what_it_finds_say_in_a_line_what_they_are(classifier, sample):
+    found = classifier.apply(sample[0])
+    assert repr(classifier) == f"<Classifier of smooth, grainy, at {classifier.resolution} pixels>"
+    height, width = found.labels.shape
+    share = (found.labels == classifier.classes[0].value).mean()
+    assert repr(found).startswith(f"<Classification of {height}×{width} pixels: smooth: {share:.1%}, grainy: ")
+    assert found._repr_png_().startswith(b"\x89PNG")
+
+
 def test_probabilities_sum_to_one_and_labels_are_the_most_probable(classifier, sample):
     found = classifier.apply(sample[0])
     np.testing.assert_allclose(found.probabilities.sum(axis=0), 1, atol=1e-5)

@@ -15,6 +15,7 @@ from full_disk import full_disk
 from shapetailor import Classifier
 from shapetailor.classes.batch import as_pixel_size, stored_pixel_size
 from shapetailor.classes.classification import PixelSize
+from shapetailor.classes.project import Project
 from shapetailor.cli import main
 from shapetailor.io.images import read_image, read_labels
 
@@ -233,6 +234,17 @@ def test_a_pixels_size_without_side_or_unit_is_refused(text):
         as_pixel_size(text)
 
 
+def test_a_former_model_is_kept_once_though_a_run_was_killed_after_it_kept_it(copy):
+    model = copy / "model.safetensors"
+    former = model.read_bytes()
+    (copy / "model.1.safetensors").write_bytes(former)
+    other = Classifier.load(model)
+    other.record["seed"] = 9
+    Project(copy).keep(other)
+    assert model.read_bytes() != former
+    assert not (copy / "model.2.safetensors").exists()
+
+
 def test_a_full_disk_costs_a_project_of_classes_nothing(taught, tmp_path, capsys):
     folder = shutil.copytree(taught, tmp_path / "copy")
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
@@ -269,19 +281,23 @@ def test_a_map_that_was_spoilt_is_made_again(copy, capsys):
         (["a.tif"], ["--export", "tiff"], "a.tif would overwrite a picture"),
         (["a.jpg", "mine: a.png"], [], "a.png is there already and is no result"),
         (["a.jpg", "mine: table.csv"], [], "table.csv is there already and is no result"),
+        (["a.jpg", "mine: out/a.png"], ["--out", "OUT"], "a.png is there already and is no result"),
+        (["a.jpg", "mine: out/failures.csv"], ["--out", "OUT"], "failures.csv is there already and is no list"),
         (["a.png", "a.overlay.png"], ["--out", "OUT"], "would both be written to a.overlay.png"),
     ],
 )
 def test_apply_never_writes_over_the_users_files(taught, tmp_path, capsys, files, options, message):
     for name in files:
-        Image.fromarray(picture(0, 40)[0]).save(tmp_path / name.removeprefix("mine: "), "PNG")
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        path = tmp_path / name.removeprefix("mine: ")
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray(picture(0, 40)[0]).save(path, "PNG")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
     inputs = [str(tmp_path / name) for name in files if not name.startswith("mine: ")]
     out = [] if "--out" in options else ["--out", str(tmp_path)]
     words = [*inputs, *out, *(word.replace("OUT", str(tmp_path / "out")) for word in options)]
     assert main(["apply", str(taught / "model.safetensors"), *words]) == 2
     assert message in capsys.readouterr().err
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
 
 
 def test_marks_that_nobody_would_read_are_refused(copy, capsys):

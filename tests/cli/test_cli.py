@@ -48,6 +48,31 @@ def test_bad_input_is_one_line_and_exit_status_2(tmp_path, capsys):
     assert "Traceback" not in message
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: 8 bytes"),
+    ],
+)
+def test_too_little_memory_is_said_in_our_words(error, capsys, monkeypatch):
+    def run(args):
+        raise error
+
+    monkeypatch.setattr("shapetailor.cli.bench.run", run)
+    assert cli.main(["bench", "poisson"]) == 2
+    assert capsys.readouterr().err == "shapetailor bench: there is too little memory for it\n"
+
+
+def test_a_mistake_of_ours_is_no_sentence(monkeypatch):
+    def run(args):
+        raise RuntimeError("shapes do not fit")
+
+    monkeypatch.setattr("shapetailor.cli.bench.run", run)
+    with pytest.raises(RuntimeError, match="shapes do not fit"):
+        cli.main(["bench", "poisson"])
+
+
 def test_the_module_runs_as_a_program():
     done = subprocess.run(
         [sys.executable, "-m", "shapetailor.cli", "--version"], capture_output=True, text=True, check=True

@@ -185,7 +185,7 @@ def test_what_is_done_is_skipped_unless_forced(segmenter, pictures, tmp_path, ca
 def test_what_lacks_an_output_is_done_again(segmenter, pictures, tmp_path):
     out = tmp_path / "out"
     run(pictures, "--out", out)
-    (out / "a.overlay.png").unlink()
+    (out / "a.png").unlink()
     run(pictures, "--out", out)
     assert len(segmenter.calls) == 3
     run(pictures, "--out", out, "--statistics")
@@ -334,6 +334,38 @@ def test_a_file_beside_the_pictures_that_is_no_result_is_kept(segmenter, picture
     np.testing.assert_array_equal(read_image(pictures / "b.png"), PICTURE)
     assert run(pictures / "b.jpg", "--out", pictures, "--force") == 0
     assert run(pictures / "b.jpg", "--out", pictures, "--statistics") == 0  # now it is one
+
+
+@pytest.mark.parametrize("name", ["a.png", "b.csv", "a.ome.zarr", "failures.csv"])
+def test_a_file_in_another_folder_that_is_no_result_is_kept(segmenter, pictures, tmp_path, name):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / name).write_bytes(b"mine")
+    words = (pictures, "--out", out, "--statistics", "--export", "ome-zarr")
+    with pytest.raises(ValueError, match=rf"{name} is there already and is no .*--force"):
+        run(*words)
+    assert names(out) == [name]
+    assert (out / name).read_bytes() == b"mine"
+    assert not segmenter.calls
+
+
+def test_a_map_without_its_overlay_is_nobodys_to_overwrite(segmenter, pictures, tmp_path):
+    out = tmp_path / "out"
+    run(pictures, "--out", out)
+    (out / "a.overlay.png").unlink()
+    with pytest.raises(ValueError, match=r"a\.png is there already and is no result"):
+        run(pictures, "--out", out)
+    assert run(pictures, "--out", out, "--force") == 0
+
+
+def test_a_folder_of_results_is_gone_on_with_in_other_formats(segmenter, pictures, tmp_path):
+    out = tmp_path / "out"
+    (pictures / "broken.png").write_bytes(b"no picture")
+    assert run(pictures, "--out", out) == 1
+    (out / "b.png").unlink()  # as a killed run leaves it
+    assert run(pictures, "--out", out, "--format", "tiff", "--statistics") == 1
+    assert run(pictures, "--out", out) == 1
+    assert {"a.png", "a.tif", "a.csv", "b.png", "b.tif", "failures.csv"} <= set(names(out))
 
 
 def test_statistics_are_not_written_to_the_list_of_failures(segmenter, tmp_path):

@@ -7,7 +7,9 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from shapetailor import cli
 from shapetailor.baselines import BASELINES
@@ -67,6 +69,59 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path):
 def test_what_is_missing_is_named(options, complaint, tmp_path, capsys):
     assert cli.main(["experiment", *(option.format(out=tmp_path) for option in options)]) == 2
     assert complaint in capsys.readouterr().err
+
+
+def small_dataset(root, files):
+    """Write files of 8×8 pixels, those of truth with two regions, lists of names, and folders where a name ends so."""
+    picture = np.arange(64, dtype=np.uint8).reshape(8, 8)
+    for name in files:
+        path = root / name
+        (path if name.endswith("/") else path.parent).mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".txt":
+            path.write_text("a\n")
+        elif path.suffix:
+            Image.fromarray(picture if "image" in name or "/" not in name else picture // 32).save(path)
+    return root
+
+
+PAIR, MOSAIC = ["images/a.jpg", "masks/a.png"], ["images/a.jpg", "groundtruth/a.png", "train.txt", "val.txt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "files", "complaint"),
+    [
+        ("rwtsd", [], "RWTSD is not complete"),
+        ("rwtsd", ["images/", "masks/"], "RWTSD is not complete"),
+        ("rwtsd", PAIR, "1 images to train and 0 to test"),
+        ("covariance", PAIR, "1 images to train and 0 to test"),
+        ("deformation", PAIR, "1 images to train and 0 to test"),
+        ("ablation", PAIR, "1 images to train and 0 to test"),
+        ("size", PAIR, "1 images to train and 0 to test"),
+        ("strokes", PAIR, "1 images to train and 0 to test"),
+        ("strokes", MOSAIC, "1 images to train and 0 to test"),
+        ("multi-region", ["images/", "groundtruth/", "train.txt", "val.txt"], "set is not complete"),
+        ("bsds500", ["images/train/", "groundTruth/train/"], "BSDS500 is not complete"),
+        ("brodatz", ["a.png", "b.png", "c.png"], "holds 3 textures; at least 4"),
+        ("classes", [], "The folder of textures is not complete"),
+        ("classes", ["a.png", "b.png"], "holds 2 textures; at least 5"),
+        ("classes", ["labels/"], "images gives 0 pictures"),
+        ("classes", ["labels/", "images/"], "images gives 0 pictures"),
+        ("classes", ["images/a.png", "labels/a.png"], "images gives 1 pictures"),
+        ("classes", ["images/a.png", "images/b.png", "labels/a.png"], "b.png"),
+    ],
+)
+def test_too_few_pictures_are_refused_in_words_and_the_folder_stays_free(name, files, complaint, tmp_path, capsys):
+    (tmp_path / "data").mkdir()
+    data, out = small_dataset(tmp_path / "data", files), tmp_path / "out"
+    words = ["experiment", name, "--data", str(data), "--methods", "kmeans-colour", "--out", str(out)]
+    assert cli.main(words) == 2
+    message = capsys.readouterr().err
+    assert complaint in message
+    assert str(data) in message
+    other = tmp_path / "other"
+    other.mkdir()
+    assert cli.main([str(other) if word == str(data) else word for word in words]) == 2
+    assert "belongs to another run" not in capsys.readouterr().err
 
 
 def test_an_unknown_method_is_refused_with_those_there_are(tmp_path, capsys):

@@ -40,7 +40,7 @@ from shapetailor.segmentation.segmenter import Segmenter
 from shapetailor.segmentation.usage import Usage
 from shapetailor.strokes import Stroke, rasterise, read_scribbles, read_strokes
 
-ANSWERS = (ValueError, TypeError, OSError, MemoryError)
+ANSWERS = (ValueError, OSError, MemoryError)
 #: Numbers that lengths, offsets and sizes are replaced by.
 EXTREMES = (0, 1, 2, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x10000, 0x7FFFFFFF, 0xFFFFFFFF)
 #: What JSON values are replaced by.

@@ -1,6 +1,7 @@
 """Commands killed at random moments and started again: in the end every file is what an undisturbed run writes.
 
-``python tests/fuzz/kill.py``; also two processes at once on one folder, and a clock that runs backwards.
+``python tests/fuzz/kill.py``; also two processes at once on one folder, and a clock that runs backwards. A server that
+is killed while strokes are drawn has all that it acknowledged when it is back.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ COMMANDS = {
 }
 #: Two processes of these may work on one folder.
 SHARED = ("segment", "experiment", "teach", "apply")
+#: The model of a training is another one after each validation; all else is written once.
+CHANGING = ("train", "sharpen")
+SERVER_TEST = Path(__file__).parents[1] / "page" / "test_kill.py"
 #: Each call of the clock tells an hour less than the one before.
 BACKWARDS = "import itertools, time\nsteps = itertools.count()\ntime.time = lambda: 1e6 - 3600 * next(steps)\n"
 
@@ -41,25 +45,30 @@ def words(name: str, data: Path, out: Path) -> list[str]:
 
 
 def fresh(name: str, data: Path, out: Path) -> Path:
-    """Make the folder a command works in: empty, or a project, taught already for `apply`."""
-    out.mkdir()
-    if name in ("teach", "apply"):
-        classes = [
-            {"value": 1, "name": "first", "color": "#e6194b"},
-            {"value": 2, "name": "second", "color": "#3cb44b"},
-        ]
-        (out / "classes.json").write_text(json.dumps({"version": 1, "classes": classes}))
-        shutil.copytree(data / "images", out / "pictures")
-        (out / "marks").mkdir()
-        strokes = [
-            {"region": value, "kind": "brush", "radius": 6, "points": [[place, place]]}
-            for value, place in ((1, 12), (2, 50))
-        ]
-        for picture in ("00000", "00001"):
-            (out / "marks" / f"{picture}.json").write_text(json.dumps({"version": 1, "strokes": strokes}))
-    if name == "apply" and start(words("teach", data, out)).wait():
+    """Make the folder a command works in: empty, or a copy of a project that was taught before, with another seed."""
+    if name not in ("teach", "apply"):
+        out.mkdir()
+        return out
+    project = data.parent / "project"
+    if not project.exists():
+        make_project(project, data)
+    return Path(shutil.copytree(project, out))
+
+
+def make_project(project: Path, data: Path) -> None:
+    """Make a project with strokes in two pictures, and teach it."""
+    (project / "marks").mkdir(parents=True)
+    shutil.copytree(data / "images", project / "pictures")
+    classes = [{"value": 1, "name": "first", "color": "#e6194b"}, {"value": 2, "name": "second", "color": "#3cb44b"}]
+    (project / "classes.json").write_text(json.dumps({"version": 1, "classes": classes}))
+    strokes = [
+        {"region": value, "kind": "brush", "radius": 6, "points": [[place, place]]}
+        for value, place in ((1, 12), (2, 50))
+    ]
+    for picture in ("00000", "00001"):
+        (project / "marks" / f"{picture}.json").write_text(json.dumps({"version": 1, "strokes": strokes}))
+    if start([*CLI, "teach", str(project), "--seed", "1"]).wait():
         raise RuntimeError("a project could not be taught")
-    return out
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -92,6 +101,7 @@ def killed(name: str, data: Path, folder: Path, kills: int, rng: random.Random) 
     if start(words(name, data, reference)).wait():
         return "the undisturbed run failed"
     seconds = time.perf_counter() - begin
+    before, after = files(out), files(reference)
     for _ in range(kills):
         process = start(words(name, data, out))
         try:
@@ -99,6 +109,10 @@ def killed(name: str, data: Path, folder: Path, kills: int, rng: random.Random) 
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        found = {} if name in CHANGING else files(out)
+        partial = [each for each in found if found[each] not in (before.get(each), after.get(each))]
+        if partial:
+            return f"after a kill these are neither as before nor as they should be: {', '.join(sorted(partial))}"
     if start(words(name, data, out)).wait():
         return "the run after the last kill failed"
     return differences(out, reference)
@@ -121,12 +135,21 @@ def backwards(name: str, data: Path, folder: Path) -> str | None:
     return differences(out, folder / f"{name}-reference")
 
 
+def served(kills: int) -> str | None:
+    """Kill the server so often while strokes are drawn; return what is wrong."""
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", str(SERVER_TEST)]
+    ended = subprocess.run(command, env=os.environ | {"KILLS": str(kills)}, capture_output=True, text=True)
+    return ended.stdout[-2000:] if ended.returncode else None
+
+
 def main() -> int:
     """Run all commands and report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=8, help="of each command")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
-    parser.add_argument("--command", choices=COMMANDS, action="append", help="only this one; may be repeated")
+    parser.add_argument(
+        "--command", choices=[*COMMANDS, "serve"], action="append", help="only this one; may be repeated"
+    )
     args = parser.parse_args()
     rng = random.Random(args.seed)
     failures = 0
@@ -135,7 +158,12 @@ def main() -> int:
         data = folder / "data"
         options = f"data mosaics --out {data} --count 6 --size 64 --regions 2 --colour"
         subprocess.run([*CLI, *options.split()], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for command in args.command or COMMANDS:
+        for command in args.command or [*COMMANDS, "serve"]:
+            if command == "serve":
+                wrong = served(args.kills)
+                print(f"serve, {args.kills} kills: {wrong or 'all strokes that were acknowledged'}", flush=True)
+                failures += wrong is not None
+                continue
             outcomes = {f"{args.kills} kills": killed(command, data, folder, args.kills, rng)}
             outcomes["a clock that runs backwards"] = backwards(command, data, folder)
             if command in SHARED:

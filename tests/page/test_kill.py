@@ -1,6 +1,7 @@
 """A server that is killed at any moment loses nothing that it has acknowledged."""
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -11,7 +12,8 @@ from page_folders import named_classes, pictures
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-KILLS = 3
+#: `make fuzz` asks for more.
+KILLS = int(os.environ.get("KILLS", "3"))
 
 
 def serve(folder):

@@ -14,6 +14,7 @@ from shapetailor.network import STDNN, STDNNConfig
 from shapetailor.segmentation.result import Segmentation
 from shapetailor.segmentation.segmenter import Segmenter
 from shapetailor.segmentation.starts import block_means
+from shapetailor.strokes import Stroke
 
 RNG = np.random.default_rng(0)
 
@@ -133,3 +134,6 @@ def test_a_result_says_in_a_line_what_it_is(segmenter):
     assert repr(result) == "<Segmentation of 10×12 pixels: 0: 75.0%, 3: 25.0%; 4 iterations, converged>"
     assert result._repr_png_().startswith(b"\x89PNG")
     assert repr(segmenter) == ("<Segmenter: STDNN for 3 channels, blocks of 4 pixels and 2, on cpu, max_pixels=160000>")
+    session = segmenter.open(np.arange(32 * 40, dtype=np.uint16).reshape(32, 40))
+    session.add(Stroke(0, [(3, 4)]))
+    assert repr(session) == "<Session on 32×40 pixels: 1 marks, regions=None>"

@@ -99,6 +99,8 @@ def test_a_stroke_survives_json(kind, region, points, radius):
         ({"region": 0, "points": [[1, 2]], "kind": "lasso"}, ValueError, "lasso has 3 to"),
         ({"region": 0, "points": [[1, 2]] * 3, "kind": "box"}, ValueError, "box has two corners, got 3"),
         ({"region": 0, "points": [[1, float("nan")]]}, ValueError, "finite numbers"),
+        ({"region": 0, "points": [[10**400, 2]]}, ValueError, "finite numbers"),
+        ({"region": 0, "points": [[1, 2]], "radius": 10**400}, ValueError, "radius must be a positive"),
         ({"region": 0, "points": [[1, 2, 3]]}, TypeError, r"list of \(x, y\)"),
         ({"region": 0, "points": "abc"}, TypeError, r"list of \(x, y\)"),
         ({"region": 0, "points": [[1, 2]], "radius": 0}, ValueError, "radius must be a positive"),

@@ -13,6 +13,7 @@ from skimage.measure import label as connected_components
 
 from ..arrays import RGB8, Array, Floats32, Labels
 from ..drawing.class_pictures import class_overlay
+from ..drawing.overlay import notebook_png
 from ..io.georeference import Georeference
 from ..io.images import write_image, write_labels
 from ..io.pixel_size import PixelSize as PixelSize
@@ -62,6 +63,16 @@ class Classification:
     classes: tuple[ClassName, ...]
     pixel_size: PixelSize | None = None
     georeference: Georeference | None = None
+
+    def __repr__(self) -> str:
+        height, width = self.labels.shape
+        counts = np.bincount(self.labels.ravel(), minlength=256)
+        inside = max(1, self.labels.size - int(counts[IGNORE]))
+        shares = ", ".join(f"{each.name}: {counts[each.value] / inside:.1%}" for each in self.classes)
+        return f"<Classification of {height}×{width} pixels: {shares}>"
+
+    def _repr_png_(self) -> bytes:
+        return notebook_png(self.overlay())
 
     @cached_property
     def uncertainty(self) -> Floats32:

@@ -73,6 +73,9 @@ class Classifier:
     colours_tell: bool
     record: dict[str, Any]
 
+    def __repr__(self) -> str:
+        return f"<Classifier of {', '.join(each.name for each in self.classes)}, at {self.resolution} pixels>"
+
     @classmethod
     def teach(
         cls,

@@ -14,7 +14,6 @@ PROJECT/
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -132,16 +131,20 @@ class Project:
         """Write a model; a former one that differs is kept under the next free number."""
         with atomic(self.model) as fresh:
             taught.save(fresh)
-            if self.model.exists() and self.model.read_bytes() != fresh.read_bytes():
-                with atomic(_free(self.model)) as former:
-                    shutil.copyfile(self.model, former)
+            if self.model.exists():
+                former, (last, free) = self.model.read_bytes(), _last_and_free(self.model)
+                kept = last.read_bytes() if last else b""  # by a run that was killed before the new one had its name
+                if former not in (fresh.read_bytes(), kept):
+                    with atomic(free) as temporary:
+                        temporary.write_bytes(former)
 
 
-def _free(model: Path) -> Path:
-    number = 1
+def _last_and_free(model: Path) -> tuple[Path | None, Path]:
+    """Return the names of the model that was kept last, if there is one, and of the next."""
+    number, last = 1, None
     while (path := model.with_name(f"{model.stem}.{number}{model.suffix}")).exists():
-        number += 1
-    return path
+        number, last = number + 1, path
+    return last, path
 
 
 def read_class_marks(path: Path, shape: tuple[int, int]) -> Labels:

@@ -46,13 +46,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read it has had enough, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
-    except (ValueError, TypeError, OSError, MemoryError) as error:
-        print(f"shapetailor {chosen}: {error or type(error).__name__}", file=sys.stderr)
+    except (ValueError, TypeError, OSError, MemoryError, RuntimeError) as error:
+        words = _words(error)
+        if words is None:
+            raise
+        print(f"shapetailor {chosen}: {words}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"shapetailor {chosen}: stopped", file=sys.stderr)
         return 130
     return status
+
+
+def _words(error: Exception) -> str | None:
+    """Return what an error says to the user; None is a mistake of ours."""
+    if isinstance(error, (MemoryError, RuntimeError)):
+        from ..workers import memory_words
+
+        return memory_words(error)
+    return str(error) or type(error).__name__
 
 
 def _parser(chosen: str | None) -> argparse.ArgumentParser:

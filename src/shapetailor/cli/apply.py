@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from ..io.georeference import check_crs
 from ..io.remote import location
-from .pictures import add_crs_argument, add_worker_arguments, opened, report_failures
+from .pictures import add_crs_argument, add_worker_arguments, check_failures_file, opened, report_failures
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_crs_argument(parser)
     add_worker_arguments(parser)
-    parser.add_argument("--force", action="store_true", help="do again what is done already")
+    parser.add_argument("--force", action="store_true", help="do again what is done already, over any file")
     parser.add_argument(
         "--progress-json", action="store_true", help="print a line of JSON for each picture, for programs that watch"
     )
@@ -64,6 +64,8 @@ def run(args: argparse.Namespace) -> int:
     size = None if args.pixel_size is None else as_pixel_size(args.pixel_size)
     check_crs(args.crs)
     pictures = opened(args.inputs, out) if args.inputs or project is None else project.pictures
+    if not args.force:
+        check_failures_file(out)
     bar = partial(tqdm, total=len(pictures), desc="apply", unit="picture", disable=None)
     report = apply_all(
         Classifier.load(model),

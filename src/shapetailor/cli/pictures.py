@@ -11,11 +11,12 @@ from pathlib import Path
 
 from ..io.files import atomic, image_files
 from ..io.georeference import PIXELS, WGS84
-from ..io.remote import Location, Remote, delivered, location, names_in, remote_pictures
+from ..io.remote import Location, Remote, delivered, fetched, location, names_in, remote_pictures
 from ..io.zarr_windows import is_zarr
 
 #: A line for each picture that failed, in the folder of results; no file where none did.
 FAILURES = "failures.csv"
+COLUMNS = ("picture", "reason")
 
 
 def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,6 +63,18 @@ def _pictures_of(path: Location) -> Sequence[Location]:
     return inside
 
 
+def check_failures_file(out: Location) -> None:
+    """Raise if the list of failures of former runs, which is replaced or removed, is somebody else's file."""
+    if FAILURES not in names_in(out):
+        return
+    with fetched(out / FAILURES) as path, path.open("rb") as file:
+        if file.readline(100).strip() != ",".join(COLUMNS).encode():
+            raise ValueError(
+                f"{out / FAILURES} is there already and is no list of failures; choose another --out, or --force "
+                "overwrites it"
+            )
+
+
 def report_failures(failures: dict[str, str], out: Location) -> None:
     """Say which pictures failed, and write a line for each."""
     for name, reason in failures.items():
@@ -70,7 +83,7 @@ def report_failures(failures: dict[str, str], out: Location) -> None:
         (out / FAILURES).unlink(missing_ok=True)
     if failures or (isinstance(out, Remote) and FAILURES in names_in(out)):
         lines = io.StringIO()
-        csv.writer(lines).writerows([("picture", "reason"), *failures.items()])
+        csv.writer(lines).writerows([COLUMNS, *failures.items()])
         with delivered(out, [FAILURES]) as folder, atomic(folder / FAILURES) as temporary:
             temporary.write_text(lines.getvalue(), encoding="utf-8", errors="surrogateescape", newline="")
 

@@ -23,7 +23,7 @@ from ..io.remote import Location, check_outputs, delivered, fetched, location, n
 from ..io.source import Source, open_source
 from ..strokes import rasterise, read_scribbles, read_strokes
 from ..workers import each_done
-from .pictures import FAILURES, add_crs_argument, add_worker_arguments, opened, report_failures
+from .pictures import FAILURES, add_crs_argument, add_worker_arguments, check_failures_file, opened, report_failures
 
 if TYPE_CHECKING:
     from ..segmentation.segmenter import Segmenter
@@ -87,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_crs_argument(parser)
     parser.add_argument("--pixel-size", metavar="SIDE", help="with its unit, such as 0.5um")
     add_worker_arguments(parser)
-    parser.add_argument("--force", action="store_true", help="do again what is done already")
+    parser.add_argument("--force", action="store_true", help="do again what is done already, over any file")
     parser.add_argument("--device", default="cpu", metavar="D", help="cpu (default) or cuda")
 
 
@@ -120,6 +120,8 @@ def run(args: argparse.Namespace) -> int:
             )
     there = set() if args.force else names_in(args.out)
     check_outputs(images, args.out, partial(_outputs, args=args), there)
+    if not args.force:
+        check_failures_file(args.out)
     if args.statistics and any(f"{path.stem}.csv" == FAILURES for path in images):
         raise ValueError(f"the statistics of a picture would be written to {FAILURES}, which lists failures; rename it")
     waiting = [path for path in images if not there.issuperset(_outputs(path.stem, args))]

@@ -1,8 +1,10 @@
 """Overlays: the image with its regions tinted and their boundaries drawn."""
 
 from collections.abc import Mapping
+from io import BytesIO
 
 import numpy as np
+from PIL import Image
 
 from ..arrays import RGB8, Array, Ints, Mask
 from ..io.intensity import Intensity
@@ -15,6 +17,8 @@ LINE = 255
 PER_LINE_PIXEL = 400
 #: Rows that are tinted at once.
 STRIP = 256
+#: Longest side of what notebooks show.
+SHOWN_SIDE = 1024
 
 
 def overlay(image: Array, labels: Ints, colours: Mapping[int, tuple[int, int, int]] | None = None) -> RGB8:
@@ -62,3 +66,12 @@ def _boundary(labels: Ints, width: int) -> Mask:
     line[:-1] |= labels[1:] != labels[:-1]
     line[:, :-1] |= labels[:, 1:] != labels[:, :-1]
     return dilate(line, (width - 1) / 2) if width > 1 else line
+
+
+def notebook_png(picture: RGB8) -> bytes:
+    """Return a PNG file as notebooks show it; large pictures are reduced."""
+    shown = Image.fromarray(picture)
+    shown.thumbnail((SHOWN_SIDE, SHOWN_SIDE), Image.Resampling.BOX)
+    content = BytesIO()
+    shown.save(content, "PNG")
+    return content.getvalue()

@@ -21,6 +21,8 @@ PAPER = {
 }
 BESIDE = {"stdnn": "ST-DNN (ours)", "siamese": "Siamese", "stld": "STLD", "stld-whole": "non-STLD"}
 TRAIN, TEST = 300, 200
+#: Textures to make mosaics of two, for training and of others for tests.
+FEWEST = 4
 
 
 def run(context: Context) -> Results:
@@ -39,6 +41,8 @@ def _mosaics(context: Context) -> Split:
     if context.data is None:
         return generated(context, colour=False)
     folder = TextureFolder(context.data)
+    if len(folder) < FEWEST:
+        raise ValueError(f"data: {context.data} holds {len(folder)} textures; at least {FEWEST} are needed")
     counts = (QUICK_TRAIN, QUICK_TEST) if context.quick else (TRAIN, min(TEST, context.limit or TEST))
     parts = []
     for number, (chosen, count) in enumerate(zip(split_textures(len(folder), context.seed), counts, strict=True)):

@@ -224,10 +224,14 @@ def _pictures(context: Context) -> tuple[list[Picture], list[list[int]] | None, 
     data = context.data
     if data is None or not (data / "labels").is_dir():
         return _mosaics(context, rng), None, "mosaics of five fixed textures"
-    images = image_files(data / "images")[: context.limit]
+    images = image_files(data / "images")[: context.limit] if (data / "images").is_dir() else []
+    if len(images) < 2:
+        raise ValueError(f"data: {data / 'images'} gives {len(images)} pictures; at least one to teach and one to test")
     truths = [read_labels(data / "labels" / f"{path.stem}.png") for path in images]
     values = np.unique(np.concatenate([np.unique(each) for each in truths]))
     values = values[(values >= 0) & (values != IGNORE)]
+    if len(values) < 2:
+        raise ValueError(f"data: {data / 'labels'} shows {len(values)} classes; at least 2 are needed")
     pictures = []
     for path, stored in zip(images, truths, strict=True):
         truth = np.where(np.isin(stored, values), np.searchsorted(values, stored), LEFT_OUT)
@@ -249,6 +253,10 @@ def _folds(path: Path, names: list[str]) -> list[list[int]] | None:
 def _mosaics(context: Context, rng: np.random.Generator) -> list[Picture]:
     """Mosaics of the same textures: the upper half of each for one half of the mosaics, the lower for the others."""
     source = ProceduralTextures(FIXED, 512, context.seed) if context.data is None else TextureFolder(context.data)
+    if len(source) < FIXED:
+        raise ValueError(
+            f"data: {context.data} holds {len(source)} textures; at least {FIXED} are needed, or images/ and labels/"
+        )
     chosen = np.random.default_rng(context.seed).choice(len(source), FIXED, replace=False).tolist()
     textures = [source[i].image for i in chosen]
     pictures = []

@@ -179,7 +179,7 @@ def _require_same_settings(name: str, context: Context) -> None:
     settings |= {key: folder and str(folder.resolve()) for key, folder in folders.items()}
     settings["split"] = context.split and context.split.read_text(encoding="utf-8").split()
     path = context.file("settings.json")
-    if path.exists():
+    if path.exists() and any((context.out / part).exists() for part in ("parts", "labels", "models")):
         require_same_run(path, json.loads(path.read_text(encoding="utf-8")), settings)
     with atomic(path) as temporary:
         temporary.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")

@@ -153,6 +153,8 @@ def generated(context: Context, regions: tuple[int, int] = (2, 2), colour: bool 
 
 def cut(context: Context, train: Sequence[int], test: Sequence[int]) -> tuple[list[int], list[int]]:
     """Shorten the numbers of training and test images for a quick run or a limit."""
+    if not train or not test:
+        raise ValueError(f"data: {context.data} gives {len(train)} images to train and {len(test)} to test; name more")
     if context.quick:
         train, test = train[:QUICK_TRAIN], test[:QUICK_TEST]
     return list(train), list(test[: context.limit])

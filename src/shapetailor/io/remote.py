@@ -103,7 +103,6 @@ def check_outputs(
     """
     source: dict[str, Location] = {}
     inputs = {path.resolve() for path in pictures}
-    beside = isinstance(out, Path) and any(isinstance(each, Path) and each.parent == out.resolve() for each in inputs)
     for path in pictures:
         wanted = names(path.stem)
         for name in wanted:
@@ -112,8 +111,7 @@ def check_outputs(
                 raise ValueError(f"{other} and {path} would both be written to {name}; give them different --out")
             if (out / name).resolve() in inputs:
                 raise ValueError(f"{name} would overwrite a picture that is to be read; choose another --out")
-        if beside:  # the user's own files lie there
-            check_ours(wanted, out, there)
+        check_ours(wanted, out, there)
 
 
 def check_ours(names: Sequence[str], out: Location, there: set[str]) -> None:

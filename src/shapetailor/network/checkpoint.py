@@ -94,7 +94,9 @@ def read_model(name_or_path: str | os.PathLike[str]) -> Model:
     try:
         net = STDNN(STDNNConfig.from_dict(header["config"]))
         net.load_state_dict(tensors)
-        usage, metadata = dict(header.get("usage", {})), dict(header["metadata"])
+        usage, metadata = header.get("usage", {}), header["metadata"]
+        if not isinstance(usage, dict) or not isinstance(metadata, dict):
+            raise TypeError("usage and metadata must be mappings")
     except (KeyError, TypeError, ValueError, RuntimeError) as error:  # RecursionError is a RuntimeError
         raise ValueError(f"{path}: weights and configuration do not fit this version's network: {error}") from error
     check_finite(path, tensors)

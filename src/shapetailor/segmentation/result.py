@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import os
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from PIL import Image
 from skimage.measure import label as connected_components
 
 from ..arrays import RGB8, Array, Floats32, Ints, Mask
-from ..drawing.overlay import overlay
+from ..drawing.overlay import notebook_png, overlay
 from ..drawing.polygons import feature_collection
 from ..io.files import atomic
 from ..io.images import write_image, write_labels
 from ..io.pixel_size import PixelSize
 from ..labels import boundary_length, bounding_box
-
-#: Longest side, in pixels, of what a notebook shows.
-SHOWN_SIDE = 1024
 
 Path = str | os.PathLike[str]
 Row = dict[str, float | int | None]
@@ -81,12 +76,7 @@ class Segmentation:
         return f"<Segmentation of {height}×{width} pixels: {shown}{more}; {self.iterations} iterations, {state}>"
 
     def _repr_png_(self) -> bytes:
-        """The overlay, as notebooks show it; large ones are reduced."""
-        picture = Image.fromarray(self.overlay())
-        picture.thumbnail((SHOWN_SIDE, SHOWN_SIDE), Image.Resampling.BOX)
-        content = io.BytesIO()
-        picture.save(content, "PNG")
-        return content.getvalue()
+        return notebook_png(self.overlay())
 
     def overlay(self) -> RGB8:
         """Return the image with tinted regions and their boundaries, as H×W×3 of uint8."""

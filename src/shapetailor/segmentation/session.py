@@ -76,6 +76,10 @@ class Session:
         if regions is not None:
             self._without_marks(regions)
 
+    def __repr__(self) -> str:
+        height, width = self.shape
+        return f"<Session on {height}×{width} pixels: {len(self.marks)} marks, regions={self.regions}>"
+
     def _checked(self, init: Any) -> tuple[Labels, Labels]:
         """Regions to mend, as given and on the canvas."""
         canvas, labels = self._described.canvas, partial_labels(init, "init")

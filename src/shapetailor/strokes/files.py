@@ -51,7 +51,7 @@ def read_strokes(path: str | os.PathLike[str]) -> list[Stroke]:
     for number, values in enumerate(content["strokes"]):
         try:
             strokes.append(Stroke.from_dict(values))
-        except (TypeError, ValueError, OverflowError) as error:
+        except (TypeError, ValueError) as error:
             raise ValueError(f"{path}: stroke {number}: {error}") from error
     return strokes
 

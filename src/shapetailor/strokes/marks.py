@@ -186,8 +186,4 @@ def _points(points: Any, kind: Kind) -> tuple[tuple[float, float], ...]:
 
 
 def _is_number(value: Any) -> bool:
-    return (
-        isinstance(value, (int, float, np.integer, np.floating))
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-    )
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
