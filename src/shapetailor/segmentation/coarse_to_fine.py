@@ -15,10 +15,12 @@ core depends on nothing further than `HALO` away. So windows give the same label
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha1
 from itertools import product
 from math import inf
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +29,7 @@ from numpy.typing import NDArray
 from ..arrays import Array, Box, Floats32, Ints, Labels, Mask
 from ..evolution.colour_crf import ALIKE, ROUNDS, TEMPERATURE, WINDOW, follow
 from ..labels import dilate, edges, smooth_boundaries
-from ..parallel import compiled
+from ..parallel import compiled, in_threads
 from .canvas import Canvas
 
 #: What windows looked like and what came of them, by level, pass and corner: one that looks the same is not done again.
@@ -118,6 +120,7 @@ class Seen:
     factor: int
     whole: Floats32 | None  # as they are, where the level is small
     stretch: Floats32  # (c, c)
+    reading: Lock = field(default_factory=Lock)  # libraries that read files do not like two threads
 
     @classmethod
     def of(cls, canvas: Canvas, factor: int) -> Seen:
@@ -137,7 +140,10 @@ class Seen:
         return np.where(inside, (self.stretch @ known).reshape(values.shape), np.float32(inf))
 
     def _read(self, box: Box) -> Floats32:
-        return self.canvas.window(self.factor, box) if self.whole is None else self.whole[(slice(None), *box)]
+        if self.whole is not None:
+            return self.whole[(slice(None), *box)]
+        with self.reading:
+            return self.canvas.window(self.factor, box)
 
 
 def stretched(patches: Sequence[Floats32]) -> Floats32:
@@ -176,31 +182,44 @@ def refined(
     stop: Callable[[], bool] = lambda: False,
 ) -> Short:
     """Decide the pixels within `REACH` of a boundary anew; of pass `number` only those near what the last one moved."""
-    found, canvas = labels.copy(), seen.canvas
-    height, width = labels.shape
-    for top, left in product(range(0, height, core), range(0, width, core)):
-        if stop():
-            break
-        inner = slice(top, min(height, top + core)), slice(left, min(width, left + core))
-        around = _widened(inner, ASTIR + SMOOTHED, labels.shape)
-        if not _has_boundary(labels[around]) or (moved is not None and not moved[around].any()):
-            continue
-        box = _widened(inner, HALO, labels.shape)
-        fixed = None if marks is None else canvas.marks_at(marks, seen.factor, box)
-        if moved is not None:
-            at_rest = np.where(dilate(moved[box], ASTIR), np.int16(-1), labels[box])
-            fixed = at_rest if fixed is None else np.where(fixed >= 0, fixed, at_rest)
-        key = seen.factor, number, top, left
-        looks = labels[box].tobytes() + (b"" if fixed is None else fixed.tobytes())
-        digest = sha1(looks, usedforsecurity=False).digest()
-        if known is not None and key in known and known[key][0] == digest:
-            found[inner] = known[key][1]
-            continue
-        place = tuple(slice(a.start - b.start, a.stop - b.start) for a, b in zip(inner, box, strict=True))
-        found[inner] = _decided(labels, seen, box, fixed)[place]
-        if known is not None:
-            known[key] = digest, found[inner].copy()
+    found = labels.copy()
+    cores = product(*(range(0, side, core) for side in labels.shape))
+    inners = [(slice(top, top + core), slice(left, left + core)) for top, left in cores]
+    in_threads(partial(_decide, found, labels, seen, marks, moved, number, inner, known, stop) for inner in inners)
     return found
+
+
+def _decide(
+    found: Short,
+    labels: Short,
+    seen: Seen,
+    marks: Labels | None,
+    moved: Mask | None,
+    number: int,
+    inner: Box,
+    known: Known | None,
+    stop: Callable[[], bool],
+) -> None:
+    """Write to `found` what a window gives; parameters as for `refined`."""
+    around = _widened(inner, ASTIR + SMOOTHED, labels.shape)
+    if stop() or not _has_boundary(labels[around]) or (moved is not None and not moved[around].any()):
+        return
+    box = _widened(inner, HALO, labels.shape)
+    fixed = None if marks is None else seen.canvas.marks_at(marks, seen.factor, box)
+    if moved is not None:
+        at_rest = np.where(dilate(moved[box], ASTIR), np.int16(-1), labels[box])
+        fixed = at_rest if fixed is None else np.where(fixed >= 0, fixed, at_rest)
+    key = seen.factor, number, inner[0].start, inner[1].start
+    looks = labels[box].tobytes() + (b"" if fixed is None else fixed.tobytes())
+    digest = sha1(looks, usedforsecurity=False).digest()
+    if known is not None and key in known and known[key][0] == digest:
+        found[inner] = known[key][1]
+        return
+    top, left = (a.start - b.start for a, b in zip(inner, box, strict=True))
+    height, width = found[inner].shape
+    found[inner] = _decided(labels, seen, box, fixed)[top : top + height, left : left + width]
+    if known is not None:
+        known[key] = digest, found[inner].copy()
 
 
 def _decided(labels: Short, seen: Seen, box: Box, fixed: Array | None) -> Array:
