@@ -37,6 +37,8 @@ AVERAGED = 2**22
 TILE, OVERLAP, JOINED = 512, 64, 0.5
 #: Way → largest side that does not take too long.
 LARGEST = {"coarse to fine": 10_000, "averaged down": 10_000, "tiles": 4000}
+#: Calls of which the fastest counts, for pictures below so many numbers.
+CALLS, LARGE = 3, 2**24
 #: For the largest size: seconds, bytes.
 TARGET_SIDE, TARGET_SECONDS, TARGET_MEMORY = 10_000, 180.0, 4e9
 
@@ -78,9 +80,12 @@ def prepare(way: str, shape: tuple[int, int], folder: str) -> Callable[[], None]
     segmenter.segment(image[:450, :450], REGIONS)
 
     def call() -> None:
-        begin = time.perf_counter()
-        labels = tiled(segmenter, image) if way == "tiles" else segmenter.segment(image, REGIONS).labels
-        (Path(folder) / "seconds").write_text(str(time.perf_counter() - begin))
+        times = []
+        for _ in range(CALLS if image.size < LARGE else 1):
+            begin = time.perf_counter()
+            labels = tiled(segmenter, image) if way == "tiles" else segmenter.segment(image, REGIONS).labels
+            times.append(time.perf_counter() - begin)
+        (Path(folder) / "seconds").write_text(str(min(times)))
         np.save(Path(folder) / "labels.npy", labels.astype(np.int16))
 
     return call
