@@ -17,6 +17,9 @@ from .arrays import Array, Box, Floats, Ints, Mask, as_array
 #: What a partial label map holds where nothing is marked.
 UNMARKED = -1
 
+#: Rows that `most_likely` compares at once: they stay in the cache.
+STRIP = 32
+
 
 def boxes(shape: tuple[int, int], regions: int, per_side: int = 8) -> Ints:
     """Tessellate an image of this height and width by boxes that belong to the regions in turn.
@@ -97,6 +100,22 @@ def edges(labels: Array) -> Mask:
         unlike = (labels[a] != labels[b]) & (labels[a] >= 0) & (labels[b] >= 0)
         found[a] |= unlike
         found[b] |= unlike
+    return found
+
+
+def most_likely(planes: Array) -> Ints:
+    """Return the number of the greatest of (K, H, W) at each pixel, the first of equal ones: `argmax`, faster.
+
+    >>> most_likely(np.array([[[1.0, 3.0, 2.0]], [[2.0, 3.0, 1.0]]]))
+    array([[1, 0, 0]])
+    """
+    found = np.zeros(planes.shape[1:], np.int64)
+    for top in range(0, len(found), STRIP):
+        rows = slice(top, top + STRIP)
+        best, here = planes[0, rows].copy(), found[rows]
+        for number in range(1, len(planes)):
+            np.copyto(here, number, where=planes[number, rows] > best)
+            np.maximum(best, planes[number, rows], out=best)
     return found
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..arrays import Floats32, Ints, Labels
 from ..evolution.colour_crf import ALIKE, ROUNDS, TEMPERATURE, WINDOW, mean_field
-from ..labels import dilate, edges
+from ..labels import dilate, edges, most_likely
 
 #: Weight of the pairwise terms.
 WEIGHT = 4.0
@@ -66,7 +66,7 @@ def follow_colours(probabilities: Floats32, seen: Floats32) -> Floats32:
 
     Done in windows, which give what the whole picture would.
     """
-    labels = probabilities.argmax(axis=0)
+    labels = most_likely(probabilities)
     near = dilate(edges(labels), REACH)
     found = probabilities.copy()
     for inner, outer in _windows(labels.shape):

@@ -13,8 +13,9 @@ import numpy as np
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ..arrays import Floats32
+from ..arrays import Array, Floats32
 from ..io.intensity import Intensity
+from ..labels import most_likely
 from ..network.checkpoint import check_finite, model_path, read_model, read_tensors, write_tensors
 from ..network.stdnn import STDNN, STDNNConfig
 from ..segmentation.canvas import Canvas, canvas_of, enlarged
@@ -113,7 +114,7 @@ class Classifier:
         canvas = canvas_of(image, self.net.image_channels, self.net.stride, MAX_PIXELS, self.intensity)
         cells = self.head.probabilities(describe(self.net, canvas.values))
         probabilities = canvas.planes_out(pixels_of(cells, canvas, cell_side(self.net), self.colours_tell))
-        labels = np.array([each.value for each in self.classes], np.uint8)[probabilities.argmax(axis=0)]
+        labels: Array = np.array([each.value for each in self.classes], np.uint8)[most_likely(probabilities)]
         if canvas.valid is not None:  # outside the picture there is no class
             labels = np.where(canvas.valid, labels, np.uint8(IGNORE))
         size = None if pixel_size is None else PixelSize(*pixel_size)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..arrays import Floats32, Labels, Mask
 from ..evolution import Callback, EvolutionConfig
+from ..labels import most_likely
 from ..strokes.marks import Mark, as_mark, partial_labels, rasterise
 from .canvas import canvas_of
 from .coarse_to_fine import Known as KnownWindows
@@ -145,7 +146,7 @@ class Session:
         count = self.regions or named + 1
         fixed = canvas.marks_in(marks, "marks")
         u, movable = self._probabilities(fixed, count)
-        labels, energy, converged = canvas.masked(u.argmax(axis=0)), list[float](), False
+        labels, energy, converged = canvas.masked(most_likely(u)), list[float](), False
         moved = refine and bool(movable.any()) and not stop()
         if moved:
             config = evolution or self.segmenter.usage.near
@@ -158,7 +159,7 @@ class Session:
         if refine and canvas.factor > 1:
             full = sharpened(labels, canvas, marks, self._windows, stop).astype(np.int64)
         else:
-            full = (canvas.planes_out(one_hot(labels, count)) if moved else wide).argmax(axis=0)
+            full = most_likely(canvas.planes_out(one_hot(labels, count)) if moved else wide)
         if self._init is not None:  # what was given stays to the pixel
             given, posed = self._init
             full = np.where(
