@@ -116,7 +116,7 @@ def classifiers() -> Files:
     fine = STDNNConfig(features="rich", widths=(4, 3), scales=(1.0, 2.0), stride=2)
     net = STDNN(replace(fine, stride=4, fine=fine))
     classes = (ClassName(1, "ferrite"), ClassName(7, "bar", ignored=True))
-    taught = Classifier(classes, net, Head(feature_count(net), 2), 64, Intensity(), {"seed": 0})
+    taught = Classifier(classes, net, Head(feature_count(net), 2), 64, Intensity(), False, {"seed": 0})
     with TemporaryDirectory() as folder:
         path = Path(folder) / "classifier.safetensors"
         taught.save(path)
