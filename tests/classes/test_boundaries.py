@@ -1,5 +1,7 @@
 """Boundaries of classes follow the colours, where marked pixels show that these tell the classes apart."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shapetailor import Classifier
-from shapetailor.classes import boundaries
 from shapetailor.classes.boundaries import HALO, SIDE, _windows, colours_tell, follow_colours, told_apart
 
 
@@ -38,21 +39,20 @@ def test_a_soft_boundary_finds_the_colours_edge_and_probabilities_stay_probabili
     np.testing.assert_array_equal(before, blurred(right))
 
 
-def test_windows_give_what_the_whole_picture_gives(monkeypatch):
+def test_windows_give_what_the_whole_picture_gives():
     rng = np.random.default_rng(3)
     seen = rng.random((3, 260, 300)).astype(np.float32)
     planes = np.stack([np.kron(rng.random((13, 15)), np.ones((20, 20))) for _ in range(3)])
     planes = (planes / planes.sum(axis=0)).astype(np.float32)
     whole = follow_colours(planes, seen)
     assert (whole.argmax(axis=0) != planes.argmax(axis=0)).any()
-    monkeypatch.setattr(boundaries, "SIDE", 64)
-    np.testing.assert_array_equal(follow_colours(planes, seen), whole)
+    np.testing.assert_array_equal(follow_colours(planes, seen, side=64), whole)
 
 
 @given(st.integers(1, 2 * SIDE + 5), st.integers(1, 2 * SIDE + 5))
 def test_windows_cover_a_picture_once_and_see_as_far_as_they_must(height, width):
     covered = np.zeros((height, width), np.uint8)
-    for inner, outer in _windows((height, width)):
+    for inner, outer in _windows((height, width), SIDE):
         covered[inner] += 1
         for near, far, side in zip(inner, outer, (height, width), strict=True):
             assert far.start == max(0, near.start - HALO)
@@ -69,6 +69,17 @@ def test_colours_by_chance_tell_nothing_and_colours_of_their_own_everything(seed
     own = np.linspace(0, 1, count)[np.maximum(marks, 0)] * np.ones((3, 1, 1))
     assert told_apart(own.astype(np.float32), marks, rng) == 1
     assert told_apart(own.astype(np.float32), np.where(marks == 1, 1, -1), rng) is None
+
+
+def test_very_many_classes_are_compared_in_little_memory():
+    rng = np.random.default_rng(0)
+    marks = np.repeat(np.arange(240), 500).reshape(240, 500)
+    seen = rng.random((3, 240, 500)).astype(np.float32)
+    tracemalloc.start()
+    told_apart(seen, marks, rng)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 400e6
 
 
 def test_pictures_of_one_class_have_no_say():

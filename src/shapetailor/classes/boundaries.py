@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import product
-from typing import NamedTuple
 
 import numpy as np
 
-from ..arrays import Floats32, Ints, Labels
-from ..evolution.colour_crf import ALIKE, ROUNDS, TEMPERATURE, WINDOW, mean_field
+from ..arrays import Floats32, Labels
+from ..clustering import affinities
+from ..evolution.colour_crf import ALIKE, ROUNDS, TEMPERATURE, WINDOW, Band, mean_field
 from ..labels import dilate, edges, most_likely
 
 #: Weight of the pairwise terms.
 WEIGHT = 4.0
 #: What `told_apart` must be on average.
 LEAST_TOLD = 0.6
-#: Pixels of a class in a picture that are compared.
-COMPARED = 400
+#: Pixels of a class in a picture that are compared, and of all classes: memory grows with the square of these.
+COMPARED, COMPARED_IN_ALL = 400, 2400
 #: Pixels so near a boundary are decided anew, among the classes that have this probability there.
 REACH, LEAST_PROBABILITY = 8, 0.02
 #: Side of the windows, and how far a window must look beyond itself to find what the whole picture gives.
@@ -39,10 +39,11 @@ def told_apart(seen: Floats32, marks: Labels, rng: np.random.Generator) -> float
     if len(present) < 2:
         return None
     places = [np.flatnonzero(marks == each) for each in present]
-    places = [rng.choice(each, COMPARED, replace=False) if len(each) > COMPARED else each for each in places]
-    colours = seen.reshape(len(seen), -1)[:, np.concatenate(places)].T
+    most = min(COMPARED, COMPARED_IN_ALL // len(present))
+    places = [rng.choice(each, most, replace=False) if len(each) > most else each for each in places]
+    colours = seen.reshape(len(seen), -1)[:, np.concatenate(places)].T.astype(np.float64)
     owner = np.repeat(np.arange(len(present)), [len(each) for each in places])
-    alike = np.exp(-np.square(colours[:, None] - colours).sum(axis=2) / (2 * ALIKE**2))
+    alike = affinities(colours, 2 * ALIKE**2)
     np.fill_diagonal(alike, 0)
     votes = np.stack([alike[:, owner == k].mean(axis=1) for k in range(len(present))])
     right = votes.argmax(axis=0) == owner
@@ -56,27 +57,22 @@ def colours_tell(told: Iterable[float | None]) -> bool:
     return bool(known) and float(np.mean(known)) >= LEAST_TOLD
 
 
-class _Band(NamedTuple):
-    band: Ints
-    cost: Floats32
-
-
-def follow_colours(probabilities: Floats32, seen: Floats32) -> Floats32:
+def follow_colours(probabilities: Floats32, seen: Floats32, side: int = SIDE) -> Floats32:
     """Return probabilities (K, H, W) that follow the colours `seen` (C, H, W) near boundaries.
 
-    Done in windows, which give what the whole picture would.
+    Done in windows of this side, which give what the whole picture would.
     """
     labels = most_likely(probabilities)
     near = dilate(edges(labels), REACH)
     found = probabilities.copy()
-    for inner, outer in _windows(labels.shape):
+    for inner, outer in _windows(labels.shape, side):
         if not near[inner].any():
             continue
         here, contested = labels[outer], near[outer]
         bands = {}
         for k, plane in enumerate(probabilities[:, *outer]):
             places = np.flatnonzero(contested & ((plane > LEAST_PROBABILITY) | (here == k)))
-            bands[k] = _Band(places, -np.float32(TEMPERATURE) * np.log(np.maximum(plane.ravel()[places], 1e-6)))
+            bands[k] = Band(places, -np.float32(TEMPERATURE) * np.log(np.maximum(plane.ravel()[places], 1e-6)))
         field = mean_field(here, bands, seen[:, *outer], WEIGHT)
         decided = probabilities[:, *outer].copy().reshape(len(probabilities), -1)
         decided[:, field.contested] = 0
@@ -88,10 +84,10 @@ def follow_colours(probabilities: Floats32, seen: Floats32) -> Floats32:
     return found
 
 
-def _windows(shape: tuple[int, ...]) -> Iterator[tuple[tuple[slice, slice], tuple[slice, slice]]]:
+def _windows(shape: tuple[int, ...], side: int) -> Iterator[tuple[tuple[slice, slice], tuple[slice, slice]]]:
     """Yield windows that cover a picture, and the same with what they look at."""
-    for start in product(*(range(0, side, SIDE) for side in shape)):
-        ends = [(first, min(first + SIDE, side)) for first, side in zip(start, shape, strict=True)]
+    for start in product(*(range(0, end, side) for end in shape)):
+        ends = [(first, min(first + side, end)) for first, end in zip(start, shape, strict=True)]
         rows, columns = (slice(*each) for each in ends)
         wide_rows, wide_columns = (slice(max(first - HALO, 0), last + HALO) for first, last in ends)
         yield (rows, columns), (wide_rows, wide_columns)

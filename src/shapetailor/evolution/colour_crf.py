@@ -39,6 +39,13 @@ class Banded(Protocol):
         """G_i there."""
 
 
+class Band(NamedTuple):
+    """A region's costs at pixels near its boundary, and nothing else of it."""
+
+    band: Ints
+    cost: Floats32
+
+
 class Unary(NamedTuple):
     """A region's unary terms at the contested pixels in its band."""
 

@@ -120,10 +120,11 @@ class _Ours:
             kept.append(choose_cells(described, cells, seed, number))
             told.append(told_apart(canvas.values, places, np.random.default_rng([seed, number])))
         head = learn(kept, self.count, feature_sources(self.net, len(kept)), seed)
+        follows = colours_tell(told)
 
         def predict(picture: Picture) -> Labels:
             cells, canvas = head.probabilities(self._features(picture).float()), picture.kept["canvas"]
-            pixels = pixels_of(cells, canvas, self._side, colours_tell(told))
+            pixels = pixels_of(cells, canvas, self._side, follows)
             found: Labels = canvas.labels_out(pixels.argmax(axis=0))[::STEP, ::STEP]
             return found
 

@@ -21,13 +21,12 @@ from hashlib import sha1
 from itertools import product
 from math import inf
 from threading import Lock
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Array, Box, Floats32, Ints, Labels, Mask
-from ..evolution.colour_crf import ALIKE, ROUNDS, TEMPERATURE, WINDOW, follow
+from ..evolution.colour_crf import ALIKE, ROUNDS, TEMPERATURE, WINDOW, Band, follow
 from ..labels import dilate, edges, smooth_boundaries
 from ..parallel import compiled, in_threads
 from .canvas import Canvas
@@ -57,13 +56,6 @@ PASSES, ASTIR = 5, 8
 PATCHES, PATCH, APART = 6, 36, 6
 #: Share of the neighbours' deviation that counts as similar, and the least deviation: what rounding to 8 bits leaves.
 SIMILAR, LEAST = 0.5, 0.5 / 255
-
-
-class Band(NamedTuple):
-    """A region's costs at pixels near its boundary; `band` are their flat numbers."""
-
-    band: Ints
-    cost: Floats32
 
 
 def sharpened(
