@@ -79,8 +79,13 @@ def _attempt(work: Callable[[Item], Result], item: Item) -> Outcome[Item, Result
     try:
         return Outcome(item, work(item))
     except Exception as error:  # whatever is wrong with one item must not cost the others
-        disk = isinstance(error, OSError) and error.errno in FULL
-        return Outcome(item, None, memory_words(error) or str(error) or type(error).__name__, disk)
+        return failed(item, error)
+
+
+def failed(item: Item, error: Exception) -> Outcome[Item, Any]:
+    """Return the outcome of an item that could not be done."""
+    disk = isinstance(error, OSError) and error.errno in FULL
+    return Outcome(item, None, memory_words(error) or str(error) or type(error).__name__, disk)
 
 
 def memory_words(error: Exception) -> str | None:

@@ -10,16 +10,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tifffile
+import torch
 from PIL import Image
 
 from shapetailor.cli import segment as command
 from shapetailor.io.images import read_image, read_labels, write_image, write_labels
+from shapetailor.network import STDNN, STDNNConfig
 from shapetailor.segmentation.result import Segmentation
+from shapetailor.segmentation.segmenter import Segmenter
+from shapetailor.segmentation.usage import Usage
 from shapetailor.strokes import Stroke, write_strokes
 
 RNG = np.random.default_rng(0)
 PICTURE = RNG.integers(0, 256, (12, 16, 3), dtype=np.uint8)
 HALVES = np.repeat([[0] * 8 + [1] * 8], 12, axis=0)
+
+SMALL = STDNNConfig(features="rich", premix=4, scales=(0.5,), widths=(6, 4), alpha=1.0, head="unit", resolution=128)
+TINY = replace(SMALL, stride=4, fine=replace(SMALL, stride=2))
 
 
 class StandIn:
@@ -82,6 +89,24 @@ def test_a_folder_gives_label_maps_and_overlays(segmenter, pictures, tmp_path, c
     assert read_image(tmp_path / "new" / "out" / "a.overlay.png").shape == (12, 16, 3)
     assert segmenter.calls == [{"seed": 0, "regions": 2}] * 2
     assert capsys.readouterr().out == "2 segmented\n"
+
+
+@pytest.mark.parametrize("words", [(), ("--statistics", "--seed", 3), ("--regions", "auto")])
+def test_a_gpu_writes_the_files_that_a_cpu_writes(monkeypatch, pictures, tmp_path, capsys, words):
+    def load(name, device, max_pixels):
+        torch.manual_seed(0)
+        segmenter = Segmenter(STDNN(TINY), usage=Usage.usual(4, two_networks=True))
+        segmenter._planes = device == "cuda"
+        return segmenter
+
+    monkeypatch.setattr(command, "load_segmenter", load)
+    (pictures / "c.png").write_bytes(b"no picture")
+    for device in ("cpu", "cuda"):
+        assert run(pictures, "--out", tmp_path / device, "--iterations", 1, "--device", device, *words) == 1
+        assert "2 segmented, 1 failed" in capsys.readouterr().out
+    assert names(tmp_path / "cpu") == names(tmp_path / "cuda")
+    for name in ("a.png", "failures.csv"):
+        assert (tmp_path / "cpu" / name).read_bytes() == (tmp_path / "cuda" / name).read_bytes()
 
 
 def test_all_outputs_on_request(segmenter, pictures, tmp_path):

@@ -109,6 +109,23 @@ def test_work_at_a_reduced_size_gives_labels_of_the_full_size():
     assert np.shares_memory(result.image, image)
 
 
+@pytest.mark.parametrize(("regions", "side"), [(2, 130), (4, 130), (5, 260), ("auto", 260)])
+def test_many_regions_and_an_unknown_number_are_looked_for_on_more_pixels(monkeypatch, regions, side):
+    small, seen = Segmenter.from_pretrained("texture", max_pixels=200**2), []
+    of = described.Described.of
+    monkeypatch.setattr(described.Described, "of", lambda *args: seen.append(of(*args)) or seen[-1])
+    small.segment(halves(260)[0], regions, iterations=0)
+    assert seen[0].canvas.values.shape[1:] == (side, side)
+    assert seen[0].net.config.resolution == 130  # α stay those of the reduced picture
+
+
+def test_more_pixels_for_many_regions_are_no_more_than_both_networks_work_on():
+    small = Segmenter.from_pretrained("texture", max_pixels=200**2)
+    small.usage = replace(small.usage, fine_pixels=200**2)
+    result = small.segment(halves(260)[0], 5, iterations=0, return_descriptors=True)
+    assert result.descriptors.shape[1:] == (130, 130)
+
+
 def test_the_same_input_and_seed_give_the_same_labels(segmenter, mosaic):
     first, second = (segmenter.segment(mosaic.image, 3, start="kmeans", seed=5) for _ in range(2))
     np.testing.assert_array_equal(first.labels, second.labels)

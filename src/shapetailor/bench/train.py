@@ -57,8 +57,8 @@ class _Net(STDNN):
 
     smoother: Smoother | None = None
 
-    def _domain(self, labels: Tensor, dtype: torch.dtype) -> Domain:
-        domain = super()._domain(labels, dtype)
+    def domain(self, labels: Tensor, dtype: torch.dtype) -> Domain:
+        domain = super().domain(labels, dtype)
         if self.smoother is not None:
             domain.smooth = partial(self.smoother, domain)  # type: ignore[method-assign]
         return domain

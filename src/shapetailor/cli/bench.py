@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 from ..io.files import atomic
+from ..network.device import usable_device
 
 #: Benchmark → one line of help. Each is a module of `bench`, imported only when it is asked for.
 BENCHMARKS = {
@@ -19,6 +20,8 @@ BENCHMARKS = {
     "scale": "one picture at 1 to 100 megapixels: coarse to fine, averaged down, in tiles",
     "memory": "memory of a segmentation by the shipped model, for each pixel",
 }
+#: Benchmarks that also measure a GPU, by functions of `bench.gpu`.
+GPU = ("poisson", "train", "segment")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,13 +32,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         benchmark.add_argument("--json", type=Path, metavar="FILE", help="write all figures as JSON")
         benchmark.add_argument("--sizes", type=int, nargs="+", metavar="N", help="sides of the images, in pixels")
         benchmark.add_argument("--quick", action="store_true", help="a first impression, in about a minute")
+        if name in GPU:
+            benchmark.add_argument("--device", default="cpu", metavar="D", help="cuda: time it on a GPU instead")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the benchmark; return 1 if one of the answers was wrong."""
     if args.json is not None and not args.json.resolve().parent.is_dir():
         raise ValueError(f"--json: {args.json.parent} is not a folder")
-    outcome = import_module(f"..bench.{args.name}", __package__).run(args.sizes, args.quick)
+    if getattr(args, "device", "cpu") == "cpu":
+        outcome = import_module(f"..bench.{args.name}", __package__).run(args.sizes, args.quick)
+    else:
+        device = usable_device(args.device)
+        outcome = getattr(import_module("..bench.gpu", __package__), args.name)(device, args.sizes, args.quick)
     print(outcome.text)
     if args.json is not None:
         with atomic(args.json) as temporary:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,10 +22,11 @@ from ..io.pixel_size import as_pixel_size
 from ..io.remote import Location, check_outputs, delivered, fetched, location, names_in
 from ..io.source import Source, open_source
 from ..strokes import rasterise, read_scribbles, read_strokes
-from ..workers import each_done
+from ..workers import Outcome, each_done, failed
 from .pictures import FAILURES, add_crs_argument, add_worker_arguments, check_failures_file, opened, report_failures
 
 if TYPE_CHECKING:
+    from ..segmentation.result import Segmentation
     from ..segmentation.segmenter import Segmenter
 
 #: Vanished regions that are named.
@@ -189,8 +190,12 @@ def _segment_all(images: list[Location], args: argparse.Namespace, outcome: _Out
     """Segment and save; note a reason for each image that failed."""
     segmenter = load_segmenter(args.model, args.device, args.max_pixels)
     outcome.begun = True
-    work = partial(_segment_one, segmenter, args)
-    done = each_done(work, images, args.jobs, args.ray, gpus=int(args.device.startswith("cuda")))
+    gpu = args.device.startswith("cuda")
+    marked = any(each is not None for each in (args.init, args.scribbles, args.strokes))
+    if gpu and not marked and not args.animate and args.ray is None and args.jobs in (None, 1):
+        done = _side_by_side(segmenter, images, args)
+    else:
+        done = each_done(partial(_segment_one, segmenter, args), images, args.jobs, args.ray, gpus=int(gpu))
     for each in tqdm(done, total=len(images), desc="segment", unit="image", disable=None):
         if each.reason:
             outcome.failures[str(each.item)] = each.reason
@@ -200,32 +205,61 @@ def _segment_all(images: list[Location], args: argparse.Namespace, outcome: _Out
             tqdm.write(each.result, file=sys.stderr)
 
 
+def _side_by_side(
+    segmenter: Segmenter, images: list[Location], args: argparse.Namespace
+) -> Iterator[Outcome[Location, str]]:
+    """Segment images in batches; files are read and written meanwhile."""
+    from ..segmentation.many import BATCH_SIZE, Job, Options, segment_each
+
+    def start(image: Location) -> Job[str]:
+        with ExitStack() as stack:
+            source, outputs = _opened(stack, image, args)
+            return Job(source, lambda result: _save(result, source, image, outputs, args), stack.pop_all())
+
+    regions = 2 if args.regions is None else args.regions
+    options = Options(0 if regions == "auto" else regions, args.iterations, seed=args.seed)
+    for done in segment_each(segmenter, images, start, options, BATCH_SIZE):
+        yield Outcome(done.item, done.result) if done.error is None else failed(done.item, done.error)
+
+
 def _segment_one(segmenter: Segmenter, args: argparse.Namespace, image: Location) -> str:
     """Segment an image and write its files; return what the user should know."""
-    names = _outputs(image.stem, args)
     with ExitStack() as stack:
-        path, folder = stack.enter_context(fetched(image)), stack.enter_context(delivered(args.out, names))
-        source = stack.enter_context(open_source(path, args.page, args.channels))
-        return _segment_source(segmenter, source, image, [folder / name for name in names], args)
+        source, outputs = _opened(stack, image, args)
+        options: dict[str, Any] = {"seed": args.seed, "regions": args.regions}
+        if args.init is not None:
+            options["init"] = read_labels(_partner(args.init, image.stem))
+        if args.scribbles is not None:
+            options["scribbles"] = read_scribbles(_partner(args.scribbles, image.stem))
+        if args.strokes is not None:
+            strokes = read_strokes(_partner(args.strokes, image.stem, (".json",)))
+            options["scribbles"] = rasterise(strokes, source.shape)
+        if args.regions is None and args.init is None and "scribbles" not in options:
+            options["regions"] = 2
+        if args.iterations is not None:
+            options["iterations"] = args.iterations
+        recorder = Recorder(*source.whole()) if args.animate else None
+        result = segmenter.segment(source, callback=recorder, **options)
+        return _save(result, source, image, outputs, args, recorder)
 
 
-def _segment_source(
-    segmenter: Segmenter, source: Source, path: Location, outputs: list[Path], args: argparse.Namespace
+def _opened(stack: ExitStack, image: Location, args: argparse.Namespace) -> tuple[Source, list[Path]]:
+    """Open an image, and the folder of its files; return it and their paths."""
+    names = _outputs(image.stem, args)
+    path, folder = stack.enter_context(fetched(image)), stack.enter_context(delivered(args.out, names))
+    source = stack.enter_context(open_source(path, args.page, args.channels))
+    return source, [folder / name for name in names]
+
+
+def _save(
+    result: Segmentation,
+    source: Source,
+    path: Location,
+    outputs: list[Path],
+    args: argparse.Namespace,
+    recorder: Recorder | None = None,
 ) -> str:
-    options: dict[str, Any] = {"seed": args.seed, "regions": args.regions}
-    if args.init is not None:
-        options["init"] = read_labels(_partner(args.init, path.stem))
-    if args.scribbles is not None:
-        options["scribbles"] = read_scribbles(_partner(args.scribbles, path.stem))
-    if args.strokes is not None:
-        strokes = read_strokes(_partner(args.strokes, path.stem, (".json",)))
-        options["scribbles"] = rasterise(strokes, source.shape)
-    if args.regions is None and args.init is None and "scribbles" not in options:
-        options["regions"] = 2
-    if args.iterations is not None:
-        options["iterations"] = args.iterations
-    recorder = Recorder(*source.whole()) if args.animate else None
-    result = segmenter.segment(source, callback=recorder, **options)
+    """Write an image's files; return what the user should know."""
     place = source.georeference and replace(source.georeference, target=args.crs)
     size = source.pixel_size if args.pixel_size is None else as_pixel_size(args.pixel_size)
     found = exports.LabelMap(result.labels, exports.region_entries(result.labels), size, place)

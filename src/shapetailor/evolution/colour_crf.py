@@ -91,7 +91,7 @@ def mean_field(
     shape = tuple(side + 2 * WINDOW for side in labels.shape)
     rows, columns = np.divmod(contested, labels.shape[1])
     places = (rows + WINDOW) * shape[1] + columns + WINDOW  # in the picture with a border of the window's size
-    offsets = _steps() @ [shape[1], 1]
+    offsets = window_steps() @ [shape[1], 1]
     weights = _weights(seen, places, offsets)
     known = np.pad(labels, WINDOW, constant_values=-1).ravel()
     shares = {number: (known[places[unary.rows]] == number).astype(np.float32) for number, unary in unaries.items()}
@@ -138,7 +138,7 @@ def _weights(seen: Floats32, places: Ints, offsets: Ints) -> Floats32:
     values = np.moveaxis(seen / np.float32(np.sqrt(2) * ALIKE), 0, 2)
     padded = np.pad(values, ((WINDOW, WINDOW), (WINDOW, WINDOW), (0, 0)), constant_values=np.inf)
     pixels = padded.reshape(-1, len(seen))
-    near = np.exp(-(_steps() ** 2).sum(axis=1) / (2 * NEAR**2)).astype(np.float32)
+    near = np.exp(-(window_steps() ** 2).sum(axis=1) / (2 * NEAR**2)).astype(np.float32)
     weights = np.empty((len(places), len(offsets)), np.float32)
     in_threads(partial(_weigh, pixels, places[part], offsets, near, weights[part]) for part in _parts(len(places)))
     return weights
@@ -175,7 +175,7 @@ def _vote(weights: Floats32, rows: Ints, places: Ints, offsets: Ints, plane: Flo
         votes[n] = total
 
 
-def _steps() -> Ints:
+def window_steps() -> Ints:
     """Offsets of the window's pixels from its centre, without the centre: (n, 2) of rows and columns."""
     side = range(-WINDOW, WINDOW + 1, STEP)
     return np.array([step for step in product(side, side) if step != (0, 0)])

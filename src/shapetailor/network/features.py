@@ -83,7 +83,7 @@ def prepare(
     if inside is not None:
         whole, image = inside.long() - 1, torch.where(inside[:, None], image, 0)
     pool = _identity if pooling is None else pooling.pool
-    values = _rich(image, Domain(whole, image.dtype, tol=tol), energy_scales, pool).flatten(2)
+    values = rich(image, Domain(whole, image.dtype, tol=tol), energy_scales, pool).flatten(2)
     if inside is None:
         mean, std = values.mean(dim=2), values.std(dim=2, correction=0)
     else:
@@ -102,7 +102,7 @@ def channels(
     """Compute the channels of f0, before smoothing, from the output of `prepare` of the same kind.
 
     "paper": colours, gray (where there are several colours), absolute oriented gradients of the gray value. "rich":
-    see `_rich`; each channel as it is, then each standardised by its picture; energies at the scales α given.
+    see `rich`; each channel as it is, then each standardised by its picture; energies at the scales α given.
     `domain` has the regions at the picture's resolution, `pooling` takes means over blocks inside them.
     """
     pool = _identity if pooling is None else pooling.pool
@@ -111,7 +111,7 @@ def channels(
     picture = torch.where(inside, picture, 0)
     if kind == "paper":
         return pool(_paper(picture, domain))
-    raw = _rich(picture, domain, energy_scales, pool)
+    raw = rich(picture, domain, energy_scales, pool)
     mean, scale = (torch.where(inside, maps, 0) if pooling is None else pooling.sample(maps)).chunk(2, dim=1)
     return torch.cat([raw, (raw - mean) * scale], dim=1)
 
@@ -130,7 +130,7 @@ def _paper(image: Tensor, domain: Domain) -> Tensor:
     return torch.cat([image, *([value] if image.shape[1] > 1 else []), *gradients], dim=1)
 
 
-def _rich(image: Tensor, domain: Domain, energy_scales: tuple[float, ...], pool: Pool) -> Tensor:
+def rich(image: Tensor, domain: Domain, energy_scales: tuple[float, ...], pool: Pool) -> Tensor:
     """Intensity, colour contrasts and the logarithms of oriented energies, which are pooled as squares."""
     value = gray(image)
     linear, squares = [value, _log(value)], []
@@ -141,7 +141,7 @@ def _rich(image: Tensor, domain: Domain, energy_scales: tuple[float, ...], pool:
         squares.append(pool(domain.derivative(opponents, 0).square() + domain.derivative(opponents, 2).square()))
     pooled = pool(torch.cat(linear, dim=1))
     del linear  # frees memory: these are at the picture's size
-    alphas = torch.tensor(energy_scales, dtype=image.dtype, device=image.device)
+    alphas = torch.tensor(energy_scales, dtype=image.dtype)
     smoothed = domain.smooth(value, alphas[:, None]).squeeze(2)
     along = [pool(domain.derivative(smoothed, angle).square()) for angle in range(len(DIRECTIONS))]
     squares.append(torch.stack(along, dim=2).flatten(1, 2))  # scale by scale

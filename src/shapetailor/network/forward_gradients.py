@@ -71,7 +71,8 @@ def _derivatives(stage: Layer, x: Tensor, domain: Domain, at_once: int) -> Itera
     for chunk in torch.arange(stage.outputs * count, device=x.device).split(at_once):
         output, feature = chunk // count, chunk % count
         delta = x.new_zeros(len(chunk), x.shape[0], stage.outputs, *x.shape[2:])
-        delta[torch.arange(len(chunk), device=x.device), :, output] = read[stage.group_of_output[output], feature]
+        group = stage.group_of_output.to(x.device)[output]
+        delta[torch.arange(len(chunk), device=x.device), :, output] = read[group, feature]
         yield delta
 
 

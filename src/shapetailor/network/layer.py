@@ -45,16 +45,16 @@ class Layer(nn.Module):
 
     @property
     def alphas(self) -> Tensor:
-        """The scales, (A,)."""
+        """The scales, (A,); on the CPU where they are not learnt, so that a solve need not ask a GPU for them."""
         if self.log_alphas is not None:
             return self.log_alphas.exp()
-        return torch.tensor(self.fixed, dtype=self.weight.dtype, device=self.weight.device)
+        return torch.tensor(self.fixed, dtype=self.weight.dtype)
 
     @property
     def group_of_output(self) -> Tensor:
         """Which of `transform`'s groups each output reads, (outputs,)."""
         parts = torch.arange(self.outputs).tensor_split(max(self.groups, 1))
-        return torch.cat([torch.full_like(part, group) for group, part in enumerate(parts)]).to(self.weight.device)
+        return torch.cat([torch.full_like(part, group) for group, part in enumerate(parts)])
 
     def forward(self, x: Tensor, domain: Domain) -> Tensor:
         """Map (B, inputs, H, W) to (B, outputs, H, W)."""
@@ -76,7 +76,8 @@ class Layer(nn.Module):
         """Smooth and differentiate the output of `before`, (B, channels, H, W)."""
         if not self.maps_first:
             return self.transform(x, domain).flatten(1, 2)
-        u = domain.smooth(x, self.alphas[self.group_of_output].repeat(self.maps))
+        alphas = self.alphas
+        u = domain.smooth(x, alphas[self.group_of_output.to(alphas.device)].repeat(self.maps))
         return u if self.maps == 1 else domain.divergence(u)
 
     def after(self, x: Tensor) -> Tensor:

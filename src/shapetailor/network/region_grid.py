@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from ..poisson import Edges, edges_of, smooth
-from ..poisson.solve import Backend
+from ..poisson import Edges, edges_of
+from ..poisson.solve import Backend, smooth_trusted
 
 Pde = Literal["poisson", "heat"]
 
@@ -55,17 +55,17 @@ class Domain:
         """Smooth (B, C, H, W) at alpha () or (C,), or (A, 1) for several scales: (B, A, C, H, W)."""
         if self.pde == "poisson":
             guess = None if self.memory is None else self.memory.recall()
-            u = smooth(x, self.edges, alpha, self.tol, guess=guess, backend=self.backend)
+            u = smooth_trusted(x, self.edges, alpha, self.tol, guess, self.backend)
             if self.memory is not None:
                 self.memory.solutions.append(u)
             return u
         step = alpha / HEAT_STEPS
-        u = smooth(x, self.edges, step, self.tol, backend=self.backend)
+        u = smooth_trusted(x, self.edges, step, self.tol, None, self.backend)
         shape = u.shape
         if alpha.ndim == 2:  # after the first step every scale has its own right-hand side
             u, step = u.flatten(1, 2), step.expand(shape[1], shape[2]).reshape(-1)
         for _ in range(HEAT_STEPS - 1):
-            u = smooth(u, self.edges, step, self.tol, backend=self.backend)
+            u = smooth_trusted(u, self.edges, step, self.tol, None, self.backend)
         return u.reshape(shape)
 
     def derivative(self, x: Tensor, angle: int) -> Tensor:

@@ -150,8 +150,12 @@ class STDNN(nn.Module):
 
     def embed(self, channels: Tensor, labels: Tensor) -> Tensor:
         """Compute descriptors (B, D, h, w) of blocks from their `channels`."""
-        domain = self._domain(labels, channels.dtype)
-        return torch.where(domain.inside[:, None], self._head(self._maps(channels, domain)), 0)
+        domain = self.domain(labels, channels.dtype)
+        return torch.where(domain.inside[:, None], self.of_blocks(channels, domain), 0)
+
+    def of_blocks(self, channels: Tensor, domain: Domain) -> Tensor:
+        """Do the same on a domain; descriptors outside it mean nothing."""
+        return self._head(self._maps(channels, domain))
 
     def _mapped(self, image: Tensor, grid: Grid) -> Tensor:
         """The last map's output, on blocks."""
@@ -202,13 +206,14 @@ class STDNN(nn.Module):
     def grid(self, image: Tensor, labels: Tensor) -> Grid:
         """Check the arguments of a forward pass and derive its regions."""
         self._check(image, labels)
-        native = self._domain(labels, image.dtype)
+        native = self.domain(labels, image.dtype)
         if self.config.stride == 1:
             return Grid(native, native, None)
         pooling = Pooling(labels, self.config.stride)
-        return Grid(native, self._domain(pooling.labels, image.dtype), pooling)
+        return Grid(native, self.domain(pooling.labels, image.dtype), pooling)
 
-    def _domain(self, labels: Tensor, dtype: torch.dtype) -> Domain:
+    def domain(self, labels: Tensor, dtype: torch.dtype) -> Domain:
+        """Return label maps (B, H, W) as this network solves on them."""
         return Domain(labels, dtype, tol=self.config.tol, backend=self.backend, pde=self.config.pde)
 
     def channels(self, image: Tensor, grid: Grid) -> Tensor:

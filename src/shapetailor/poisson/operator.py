@@ -34,7 +34,8 @@ class Edges:
     across: Tensor
     down: Tensor
     inside: Tensor
-    #: What solvers derive from the edges (padded arrays, multigrid levels), kept between calls.
+    #: What solvers derive from the edges (padded arrays, multigrid levels), kept between calls; and the label map that
+    #: the edges come from, if they do.
     derived: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
@@ -49,7 +50,7 @@ def edges_of(labels: Tensor, dtype: torch.dtype = torch.float32) -> Edges:
     inside = labels >= 0
     across = (labels[:, :, 1:] == labels[:, :, :-1]) & inside[:, :, 1:]
     down = (labels[:, 1:, :] == labels[:, :-1, :]) & inside[:, 1:, :]
-    return Edges(across.to(dtype), down.to(dtype), inside)
+    return Edges(across.to(dtype), down.to(dtype), inside, {"labels": labels})
 
 
 def laplacian(u: Tensor, across: Tensor, down: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """`smooth`: checks its arguments, chooses a backend and reports convergence."""
 
-from functools import partial
-from typing import Literal, overload
+from functools import lru_cache, partial
+from typing import Literal, get_args, overload
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from .autograd import Settings, Solve, Solver, check_values
 from .operator import Edges, edges_of
 from .stats import Stats
 
-Backend = Literal["auto", "chebyshev", "multigrid", "torch", "dense"]
+Backend = Literal["auto", "chebyshev", "multigrid", "triton", "torch", "dense"]
 
 
 @overload
@@ -60,9 +60,10 @@ def smooth(
         channel, with backend "auto".
     guess : Tensor, optional
         First guess, of the result's shape; saves time with the compiled backends. It carries no gradient.
-    backend : {"auto", "chebyshev", "multigrid", "torch", "dense"}
-        "chebyshev" and "multigrid" are compiled for the CPU; "torch" runs on any device; "dense" inverts A. "auto"
-        takes the fastest for each channel; on a GPU, fused Chebyshev steps.
+    backend : {"auto", "chebyshev", "multigrid", "triton", "torch", "dense"}
+        "chebyshev" and "multigrid" are compiled for the CPU; "triton" takes fused steps on a GPU (without Triton as
+        "torch"); "torch" runs on any device; "dense" inverts A. "auto" takes the fastest for each channel; on a GPU,
+        half-steps that stay on the chip. An `alpha` on the CPU saves waiting for the GPU.
     max_steps : int, optional
         Limit on iterations.
     return_stats : bool
@@ -102,14 +103,34 @@ def smooth(
     if screening is not None:
         found = _screened(x, edges, alpha, scales, screening, tol, max_steps, guess, backend)
         return found if return_stats else found[0]
-    settings = Settings(_choose(x, backend), tol, max_steps, guess, edges.derived)
-    u: Tensor = Solve.apply(x, edges.across.to(x.dtype), edges.down.to(x.dtype), edges.inside, scales, settings)
-    u = u if several else u.squeeze(1)
+    measured = return_stats or max_steps is not None  # else the number of steps keeps the tolerance
+    settings = Settings(_choose(x, backend, alpha, measured), tol, max_steps, guess, edges.derived)
+    u = _solved(x, edges, scales, settings, several)
     if not return_stats:
         return u
     if settings.stats is None:  # under vmap the settings are copied on the way
         raise ValueError("return_stats is not available under torch.func.vmap")
     return u, settings.stats
+
+
+def smooth_trusted(
+    x: Tensor, edges: Edges, alpha: float | Tensor, tol: float, guess: Tensor | None, backend: Backend
+) -> Tensor:
+    """`smooth` for data of our own: nothing is looked at on a GPU, so that nothing has to wait for it."""
+    scales, several = _check_alpha(x, alpha), isinstance(alpha, Tensor) and alpha.ndim == 2
+    if guess is not None:
+        guess = guess.detach().reshape(x.shape[0], *scales.shape, *x.shape[2:])
+    solver = _choose(x, backend, alpha, measured=False)
+    settings = Settings(solver, tol, None, guess, edges.derived, trusted=x.device.type != "cpu")
+    return _solved(x, edges, scales, settings, several)
+
+
+def _solved(x: Tensor, edges: Edges, scales: Tensor, settings: Settings, several: bool) -> Tensor:
+    if settings.trusted and not torch.is_grad_enabled():  # nothing to remember for a gradient
+        u, _ = settings.solver(x, edges, scales, settings.tol, settings.guess, settings.max_steps)
+    else:
+        u = Solve.apply(x, edges.across.to(x.dtype), edges.down.to(x.dtype), edges.inside, scales, settings)
+    return u if several else u.squeeze(1)
 
 
 def _screened(
@@ -180,7 +201,22 @@ def _check_alpha(x: Tensor, alpha: float | Tensor) -> Tensor:
             f"got shape {tuple(alpha.shape)}"
         )
     shape = (-1 if alpha.ndim == 2 else 1, alpha.shape[-1] if alpha.ndim else 1)
+    if _on_host(alpha) and x.device.type != "cpu" and not alpha.requires_grad:
+        alpha = _copied(tuple(alpha.flatten().tolist()), x.device, x.dtype)
     return alpha.to(x.device, x.dtype).reshape(shape).expand(-1, channels)
+
+
+def _on_host(alpha: float | Tensor) -> bool:
+    """Whether alpha's values can be read without waiting for a device, and are not mapped by `torch.func.vmap`."""
+    plain = not isinstance(alpha, Tensor) or not torch._C._functorch.is_functorch_wrapped_tensor(alpha)
+    return plain and (not isinstance(alpha, Tensor) or alpha.device.type == "cpu")
+
+
+@lru_cache(maxsize=256)
+def _copied(values: tuple[float, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Values on a device; kept, since a copy would wait for all that the device has to do."""
+    with torch.inference_mode(False):  # it may be for a gradient the next time
+        return torch.tensor(values, device=device, dtype=dtype)
 
 
 def _check_guess(guess: Tensor, x: Tensor, shape: tuple[int, ...], several: bool) -> Tensor:
@@ -196,18 +232,27 @@ def _check_guess(guess: Tensor, x: Tensor, shape: tuple[int, ...], several: bool
     return guess.detach().reshape(shape)
 
 
-def _choose(x: Tensor, backend: str) -> Solver:
-    """Return the solver for a backend's name."""
-    if backend not in ("auto", "chebyshev", "multigrid", "torch", "dense"):
-        raise ValueError(f"backend must be 'auto', 'chebyshev', 'multigrid', 'torch' or 'dense', got {backend!r}")
+def _choose(x: Tensor, backend: str, alpha: float | Tensor, measured: bool) -> Solver:
+    """Return the solver for a backend's name; see `cuda.solve` for `measured`."""
+    if backend not in get_args(Backend):
+        raise ValueError(f"backend must be one of {', '.join(map(repr, get_args(Backend)))}, got {backend!r}")
     if backend == "dense":
         return torch_backend.solve_dense
     if backend == "torch":
-        return partial(torch_backend.solve, fused=False)
+        return torch_backend.solve
+    if backend == "triton" and x.device.type == "cpu":
+        raise ValueError("backend='triton' runs on a GPU; x is on the CPU. Use backend='auto'.")
+    if backend == "triton":
+        return partial(torch_backend.solve, fused=True)
     if x.device.type == "cpu":
         from .cpu import dispatch  # here, since a GPU does without numba
 
         return partial(dispatch.solve, method=None if backend == "auto" else backend)
     if backend != "auto":
         raise ValueError(f"backend={backend!r} runs on the CPU; x is on {x.device}. Use backend='auto'.")
-    return torch_backend.solve
+    if x.device.type != "cuda":
+        return torch_backend.solve
+    from . import cuda
+
+    largest = (float(alpha.max()) if isinstance(alpha, Tensor) else float(alpha)) if _on_host(alpha) else None
+    return partial(cuda.solve, largest=largest, measured=measured)

@@ -17,7 +17,8 @@ class Stats:
     Attributes
     ----------
     backend : str
-        ``"chebyshev"``, ``"multigrid"`` (or both, joined by ``+``), ``"torch"``, ``"triton"`` or ``"dense"``.
+        ``"chebyshev"``, ``"multigrid"`` (or both, joined by ``+``), ``"torch"``, ``"dense"``, on a GPU
+        ``"on-chip"`` or ``"triton"``.
     iterations : int
         Most steps any channel took.
     residual : float

@@ -1,4 +1,4 @@
-"""Solvers by torch operations, on any device: Chebyshev steps, fused on a GPU with Triton, and the explicit inverse.
+"""Solvers by torch operations, on any device: Chebyshev steps (`fused`: by Triton), and the explicit inverse.
 
 The number of steps is known beforehand, so a first guess would save nothing and is not used.
 """
@@ -18,7 +18,7 @@ MOST_PIXELS = 96 * 96
 
 def solve(
     x: Tensor, edges: Edges, alpha: Tensor, tol: float, guess: Tensor | None = None, max_steps: int | None = None,
-    fused: bool = True,
+    fused: bool = False,
 ) -> tuple[Tensor, Stats]:  # fmt: skip
     """Solve for x (B, C, H, W) at alpha (A, C): (B, A, C, H, W), and how it went."""
     # One polynomial for every channel, for the largest α: the other spectra lie inside its spectrum.
@@ -30,15 +30,24 @@ def solve(
     a = alpha.detach().to(x.device, dtype)
     gamma, omegas = chebyshev.step_weights(kappa, min(chebyshev.step_count(kappa, tol), max_steps or 10**9))
     if fused and x.is_cuda and find_spec("triton") is not None:
-        from .cuda_backend import Stepper
+        from .cuda.triton_steps import Stepper
 
         name, u = "triton", Stepper(rhs, across, down, a).run(gamma, omegas.tolist())
     else:
         name, u = "torch", steps(rhs, across, down, a, gamma, omegas.tolist())
-    residual = _residual(u, rhs, across, down, a)
+    worst = _worst(_residual(u, rhs, across, down, a), rhs)
+    return u.to(x.dtype), combine([(name, len(omegas), worst)], tol)
+
+
+def worst_residual(u: Tensor, x: Tensor, edges: Edges, alpha: Tensor) -> float:
+    """Return the largest relative residual of a channel, for u (B, A, C, H, W), x (B, C, H, W) and alpha (A, C)."""
+    rhs = torch.where(edges.inside[:, None], x, 0)
+    return _worst(_residual(u, rhs, edges.across.detach(), edges.down.detach(), alpha), rhs)
+
+
+def _worst(residual: Tensor, rhs: Tensor) -> float:
     left, size = residual.flatten(3).norm(dim=3), rhs.flatten(2).norm(dim=2)[:, None]
-    relative = torch.where(size > 0, left / size.clamp_min(torch.finfo(dtype).tiny), 0)
-    return u.to(x.dtype), combine([(name, len(omegas), float(relative.max()))], tol)
+    return float(torch.where(size > 0, left / size.clamp_min(torch.finfo(rhs.dtype).tiny), 0).max())
 
 
 def _residual(u: Tensor, rhs: Tensor, across: Tensor, down: Tensor, alpha: Tensor) -> Tensor:

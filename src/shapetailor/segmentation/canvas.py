@@ -137,10 +137,12 @@ class Canvas:
         """Bring (K, h, w) of the canvas to the original's size, linearly between the pixels."""
         height, width = self.source.shape
         upright = self.upright(planes)
-        if self.factor > 1:
-            wide = enlarged(torch.from_numpy(upright)[None], self.factor)
-            upright = wide[0, :, :height, :width].numpy()
-        return np.ascontiguousarray(upright)
+        if self.factor == 1:
+            return np.ascontiguousarray(upright)
+        found = np.empty((len(planes), height, width), np.float32)
+        for plane, out in zip(upright, found, strict=True):  # one by one, for the sake of memory
+            out[:] = enlarged(torch.from_numpy(plane)[None, None], self.factor)[0, 0, :height, :width].numpy()
+        return found
 
     def masked(self, labels: Labels) -> Labels:
         """Take what is outside out of a label map of the canvas."""

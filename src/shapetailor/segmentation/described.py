@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isqrt
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -16,6 +17,8 @@ from ..network.stdnn import STDNN
 from ..network.two_level import TwoLevels, describe, describe_whole
 from .canvas import Canvas
 from .cleanup import finish
+
+Net = TypeVar("Net", bound=Describer)
 
 #: Most sides of a square of the same area that a picture counts as long.
 LONGEST = 4
@@ -37,19 +40,29 @@ class Described:
     inside: Tensor | None  # (1, h, w), pixels inside the picture; None: all
 
     @classmethod
-    def of(cls, canvas: Canvas, net: Describer, device: torch.device, positions: int, needs_whole: bool) -> Described:
-        """Describe a picture; with several `positions` its descriptors are always computed."""
-        height, width = canvas.values.shape[1:]
-        # Solves reach as far as the longer side says: on a strip that would be over many times its width.
-        fitting = net.rescaled(min(max(height, width), LONGEST * isqrt(height * width)))
+    def of(
+        cls,
+        canvas: Canvas,
+        net: Describer,
+        device: torch.device,
+        positions: int,
+        needs_whole: bool,
+        side: int | None = None,
+    ) -> Described:
+        """Describe a picture; with several `positions` its descriptors are always computed.
+
+        The network is that for pictures of a longer `side`; by default the canvas's own. On a canvas with more pixels,
+        α of the smaller one reach less far in the picture: that tells many small regions apart.
+        """
+        fitted = fitting(net, canvas, side)
         picture = torch.from_numpy(canvas.values)[None].to(device)
         inside = None if canvas.inside is None else torch.from_numpy(canvas.inside)[None].to(device)
         with torch.no_grad():
             # To other descriptors, what is outside looks like the nearest pixel inside.
-            prepared = fitting.prepare(picture, inside) if isinstance(fitting, STDNN) else fitting.prepare(picture)
+            prepared = fitted.prepare(picture, inside) if isinstance(fitted, STDNN) else fitted.prepare(picture)
         averaged = positions > 1
-        whole = describe_whole(fitting, prepared, positions, inside) if averaged or needs_whole else None
-        return cls(canvas, fitting, picture, prepared, whole, averaged, inside)
+        whole = describe_whole(fitted, prepared, positions, inside) if averaged or needs_whole else None
+        return cls(canvas, fitted, picture, prepared, whole, averaged, inside)
 
     def descriptors(self) -> Floats32:
         """The first network's descriptors (D, h, w) of the whole picture."""
@@ -92,6 +105,13 @@ class Described:
         values = found[0].cpu().numpy()
         inside = self.canvas.inside
         return self.canvas.upright(values if inside is None else np.where(inside, values, np.float32(0)))
+
+
+def fitting(net: Net, canvas: Canvas, side: int | None = None) -> Net:
+    """Return the network for a picture's size, or for that of another longer `side`."""
+    height, width = canvas.values.shape[1:]
+    # Solves reach as far as the longer side says: on a strip that would be over many times its width.
+    return net.rescaled(min(side or max(height, width), LONGEST * isqrt(height * width)))
 
 
 def missing(labels: Labels, count: int) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import isqrt
 from typing import Any, Literal, NamedTuple, get_args
@@ -18,15 +19,16 @@ from ..network.checkpoint import read_model
 from ..network.describer import Describer
 from ..network.device import usable_device
 from ..strokes.marks import partial_labels
-from . import starts
+from . import side_by_side, starts
 from .canvas import Canvas, canvas_of
-from .cleanup import remove_small
-from .coarse_to_fine import sharpened
-from .described import Described, missing
+from .described import Described
+from .end import End
+from .many import BATCH_SIZE, Job, Options, segment_each
 from .opinions import Opinion, groupings, second_opinions
 from .region_count import auto_start, numbers
 from .result import Segmentation
 from .session import Session
+from .textures import needs_textures
 from .usage import Usage
 
 Start = Literal["ncut", "kmeans", "boxes"]
@@ -37,6 +39,8 @@ MOST_REGIONS = 16
 MOST_GIVEN = 1024
 #: Pixels on which regions are found, at most, unless more are asked for.
 MAX_PIXELS = 400**2
+#: So many regions, or a number to be found, are looked for on up to `FINER` times as many pixels.
+MANY, FINER = 5, 2
 
 
 class Segmenter:
@@ -51,7 +55,8 @@ class Segmenter:
         Regions of larger pictures are found at a reduced size, on means of blocks of 2×2, 3×3, … pixels; their
         boundaries are then refined level by level down to the pixel (`coarse_to_fine`). What a callback sees, and the
         descriptors that may be returned, have the reduced size. A texture finer than the blocks is lost; with more
-        pixels, time and memory grow in proportion: 2**20 (1024²) take about 2.5 GB.
+        pixels, time and memory grow in proportion: 2**20 (1024²) take about 2.5 GB. Five regions or more, and a number
+        to be found, get up to twice as many pixels.
     usage : Usage, optional
         How the network is used; a model's file says it.
 
@@ -75,6 +80,7 @@ class Segmenter:
             raise ValueError(f"max_pixels must be at least 1, got {max_pixels}")
         self.net, self.device, self.max_pixels = net, usable_device(device), max_pixels
         self._sharpens = True  # False: boundaries in steps of a block, for comparison
+        self._planes = self.device.type != "cpu"  # whole planes suit a GPU, compiled code on bands a CPU
         self.usage = usage or Usage.usual(net.stride, net.fine is not None)
         if isinstance(net, nn.Module):
             net.to(self.device).eval()
@@ -167,8 +173,7 @@ class Segmenter:
             raise ValueError("give iterations or an evolution, which has its own; got both")
         if evolution is not None and not isinstance(evolution, EvolutionConfig):
             raise TypeError(f"evolution must be an EvolutionConfig, got {type(evolution).__name__}")
-        if not isinstance(seed, (int, np.integer)) or seed < 0:
-            raise ValueError(f"seed must be a whole number from 0 on, got {seed!r}")
+        _check_seed(seed)
         _check_alternatives(alternatives, init is not None or scribbles is not None)
         if scribbles is not None and init is None:
             if isinstance(regions, str) and regions == "auto":
@@ -179,17 +184,81 @@ class Segmenter:
             moves = moves if iterations is None else replace(moves, iterations=iterations)
             found = session.result(True, min_share, moves, callback, return_descriptors)
             return replace(found, seed=seed)
-        canvas = canvas_of(image, self.net.image_channels, self.net.stride, self.max_pixels, self.usage.intensity)
+        canvas = self._canvas(image, self.max_pixels)
         given = _given(canvas, regions, init, scribbles)
+        side, finer = max(canvas.values.shape[1:]), given.start is None and _wants_finer(canvas, given.number)
+        if finer:
+            most = min(FINER * self.max_pixels, self.usage.fine_pixels)
+            canvas = self._canvas(canvas.source, max(self.max_pixels, most))
         config = evolution or self._evolution(canvas, given.start is not None or start == "boxes", iterations)
+        end = End(canvas, config, min_share, self._sharpens, seed, given.marks)
+        ordinary = given.start is None and start == "ncut" and callback is None and not finer
+        if ordinary and not alternatives and not return_descriptors and self._side_by_side(end, given.number):
+            return side_by_side.segmented(self.net, end, given.number, self.usage.positions, self.device)
         positions = self.usage.positions if self._is_fine(canvas) and config.iterations else 1
-        described = Described.of(canvas, self.net, self.device, positions, needs_whole=given.start is None)
+        described = Described.of(canvas, self.net, self.device, positions, given.start is None, side)
         begin = _begin(described, given, start, seed, alternatives)
         if not described.averaged:  # descriptors of all pixels are the largest thing there is
             described = replace(described, whole=None)
-        way = _Way(described, config, given, min_share, self._sharpens, return_descriptors, seed)
+        way = _Way(described, given.fixed, end, return_descriptors)
         others = tuple(way.to_regions(each, int(each.max()) + 1, score=score) for each, score in begin.others)
         return way.to_regions(begin.labels, begin.number, callback, score=begin.score, alternatives=others)
+
+    def segment_many(
+        self,
+        images: Iterable[Any],
+        regions: int | Literal["auto"],
+        *,
+        iterations: int | None = None,
+        min_share: float = 0.005,
+        seed: int = 0,
+        batch_size: int = BATCH_SIZE,
+    ) -> Iterator[Segmentation]:
+        """Segment pictures one after the other, on a GPU side by side, from the segmenter's own start.
+
+        On a GPU, pictures of one size are a batch; others are read, and results finished, while it is computed.
+
+        Parameters
+        ----------
+        images : iterable
+            Pictures, as for `segment`. At most two batches of them are held at a time.
+        regions, iterations, min_share, seed
+            As for `segment`.
+        batch_size : int
+            Most pictures of a batch on a GPU. Where its memory does not suffice, batches are smaller, with a warning.
+
+        Yields
+        ------
+        Segmentation
+            Of each picture, in their order.
+        """
+        _check_seed(seed)
+        options = Options(_count(regions, None, None), iterations, min_share, seed)
+        if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
+            raise ValueError(f"batch_size must be a number from 1 on, got {batch_size!r}")
+        if self._planes:
+            return self._batches(images, options, batch_size)
+        return (self.segment(image, regions, iterations=iterations, min_share=min_share, seed=seed) for image in images)
+
+    def _batches(self, images: Iterable[Any], options: Options, batch_size: int) -> Iterator[Segmentation]:
+        for done in segment_each(self, images, _as_job, options, batch_size):
+            if done.error is not None:
+                raise done.error
+            assert done.result is not None
+            yield done.result
+
+    def _end(self, image: Any, iterations: int | None, min_share: float, seed: int) -> End:
+        """Bring a picture to its canvas, and say how it goes on from the segmenter's own start."""
+        canvas = self._canvas(image, self.max_pixels)
+        return End(canvas, self._evolution(canvas, False, iterations), min_share, self._sharpens, seed)
+
+    def _side_by_side(self, end: End, regions: int) -> bool:
+        """Whether a picture goes side by side with others, or in a batch of one."""
+        if not self._planes or not self._is_fine(end.canvas):
+            return False
+        if needs_textures(end.canvas) or _wants_finer(end.canvas, regions):
+            return False
+        return side_by_side.applies(self.net, regions, self.usage.positions, end.config)
 
     def open(self, image: Any, regions: int | None = None, init: Any = None) -> Session:
         """Describe a picture once, for strokes to follow: ``session.add(stroke)``, ``session.result()``.
@@ -204,6 +273,9 @@ class Segmenter:
         """
         return Session(self, image, regions, init)
 
+    def _canvas(self, image: Any, max_pixels: int) -> Canvas:
+        return canvas_of(image, self.net.image_channels, self.net.stride, max_pixels, self.usage.intensity)
+
     def _is_fine(self, canvas: Canvas) -> bool:
         """Whether a picture is small enough for all that the model has."""
         return bool(canvas.values[0].size <= self.usage.fine_pixels)
@@ -213,6 +285,11 @@ class Segmenter:
         usage = self.usage
         config = usage.coarse if not self._is_fine(canvas) else usage.far if far else usage.near
         return config if iterations is None else replace(config, iterations=iterations)
+
+
+def _wants_finer(canvas: Canvas, regions: int) -> bool:
+    """Whether regions are looked for on more pixels: many, or an unknown number, on a reduced picture."""
+    return canvas.factor > 1 and (regions == 0 or regions >= MANY)
 
 
 class _Given(NamedTuple):
@@ -264,41 +341,16 @@ class _Way:
     """The last steps, which the first cut and its alternatives go alike: evolve, refine, canvas out."""
 
     described: Described
-    config: EvolutionConfig
-    given: _Given
-    min_share: float
-    sharpens: bool
+    fixed: Labels | None
+    end: End
     return_descriptors: bool
-    seed: int
 
     def to_regions(self, begin: Labels, count: int, callback: Callback | None = None, **more: Any) -> Segmentation:
         """Go from a start on the canvas to the result."""
-        marks = self.given.marks
-        run, labels = self.described.evolve(begin, self.config, self.given.fixed, self.min_share, callback)
-        full = self._full_size(labels)
-        if marks is not None:
-            full = np.where((marks >= 0) & (full >= 0), marks, full)
-        return Segmentation(
-            labels=full,
-            energy=run.energy,
-            iterations=run.iterations,
-            converged=run.converged,
-            vanished=missing(full, count),
-            descriptors=self.described.final_descriptors(labels) if self.return_descriptors else None,
-            image=self.described.canvas.original,
-            seed=self.seed,
-            **more,
-        )
-
-    def _full_size(self, labels: Labels) -> Labels:
-        """Bring regions to the picture's size, with boundaries to the pixel."""
-        canvas, marks = self.described.canvas, self.given.marks
-        if canvas.factor == 1 or not self.sharpens or not self.config.iterations:
-            return canvas.labels_out(labels)
-        sharp: Array = sharpened(labels, canvas, marks)
-        if marks is None:  # pieces just above the share have become a little smaller
-            sharp = remove_small(sharp, self.min_share / 2)[0]
-        return sharp.astype(np.int64)
+        end = self.end
+        run, labels = self.described.evolve(begin, end.config, self.fixed, end.min_share, callback)
+        descriptors = self.described.final_descriptors(labels) if self.return_descriptors else None
+        return end.result(run, labels, count, self.described, descriptors=descriptors, **more)
 
 
 def _as_start(init: Any, valid: Mask | None, regions: Any, marks: Labels | None) -> Labels:
@@ -321,6 +373,15 @@ def _as_start(init: Any, valid: Mask | None, regions: Any, marks: Labels | None)
         raise ValueError(f"init must have at most {MOST_GIVEN} regions, got more: {int(known.max())} is the highest")
     renumbered = np.searchsorted(numbers, labels).astype(np.int64)
     return renumbered if valid is None else np.where(valid, renumbered, -1)
+
+
+def _as_job(image: Any) -> Job[Segmentation]:
+    return Job(image, lambda result: result)
+
+
+def _check_seed(seed: Any) -> None:
+    if not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise ValueError(f"seed must be a whole number from 0 on, got {seed!r}")
 
 
 def _check_alternatives(alternatives: Any, marked: bool) -> None:

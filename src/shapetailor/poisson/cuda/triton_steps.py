@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -58,7 +59,7 @@ class Stepper:
         images = self.rhs.shape[0]
         shape = (images, self.scales, self.channels, self.height, self.width)
         u, other = self.rhs.new_zeros(shape), self.rhs.new_zeros(shape)
-        with torch.cuda.device(self.rhs.device):
+        with torch.cuda.device(self.rhs.device) if self.rhs.is_cuda else nullcontext():  # the CPU: Triton's interpreter
             for omega in omegas:
                 _step_kernel[self.grid](
                     u, other, self.rhs, self.across, self.down, self.alpha, gamma, omega,
