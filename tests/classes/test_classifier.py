@@ -1,4 +1,5 @@
 import weakref
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from shapetailor.classes.features import feature_count
 from shapetailor.classes.lesson import cell_classes, choose_cells, class_numbers
 from shapetailor.classes.names import as_classes
 from shapetailor.classes.second_order import second_order_sources
-from shapetailor.network.checkpoint import write_tensors
+from shapetailor.network.checkpoint import read_tensors, write_tensors
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +82,19 @@ def test_a_file_of_format_1_is_read_and_its_head_reads_what_it_has_learnt_from(c
     known = features.clone()
     known[:, former:] = classifier.head.mean[former:]
     torch.testing.assert_close(loaded.head(features), classifier.head(known))
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_files_of_formats_2_and_3_give_the_same_labels(classifier, sample, tmp_path, version):
+    classifier.save(tmp_path / "new.safetensors")
+    tensors, header = read_tensors(tmp_path / "new.safetensors", "classifier", 4)
+    if version == 2:
+        del header["colours_tell"]
+    written = {name: each for name, each in header.items() if name not in ("format", "format_version")}
+    write_tensors(tmp_path / "old.safetensors", tensors, "classifier", version, written)
+    loaded = Classifier.load(tmp_path / "old.safetensors")
+    same = replace(classifier, colours_tell=version == 3 and classifier.colours_tell)
+    assert np.array_equal(loaded.apply(sample[0]).labels, same.apply(sample[0]).labels)
 
 
 def test_equal_marks_give_an_equal_file_and_other_marks_another(tmp_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -17,6 +18,7 @@ from ..arrays import Array, Floats32
 from ..io.intensity import Intensity
 from ..labels import most_likely
 from ..network.checkpoint import check_finite, model_path, read_model, read_tensors, write_tensors
+from ..network.device import usable_device
 from ..network.stdnn import STDNN, STDNNConfig
 from ..segmentation.canvas import Canvas, canvas_of, enlarged
 from ..segmentation.usage import Usage
@@ -27,8 +29,9 @@ from .head import Head
 from .lesson import MAX_PIXELS, Lesson, Taught, cell_side
 from .names import IGNORE, ClassName, as_classes
 
-#: Since format 2 there are features of the second order, after all others; since 3 `colours_tell`.
-FORMAT, FORMAT_VERSION = "classifier", 3
+#: Since format 2 there are features of the second order, after all others; since 3 `colours_tell`; since 4 a
+#: head may have a context.
+FORMAT, FORMAT_VERSION = "classifier", 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +88,7 @@ class Classifier:
         *,
         model: str | os.PathLike[str] = "texture",
         seed: int = 0,
+        device: str | torch.device = "cpu",
     ) -> Classifier:
         """Learn a head from marked pictures, all at once.
 
@@ -96,18 +100,21 @@ class Classifier:
         model : str or path
             The networks: a shipped model's name or a model file.
         seed : int
+        device : str or torch.device
+            Where pictures are described. The classifier itself is on the CPU.
         """
+        place = usable_device(device)
         known = as_classes(classes)
         loaded = read_model(model)
         check_network(loaded.net)
         usage = Usage.from_dict(loaded.usage) if loaded.usage else Usage()
-        lesson = Lesson(known, loaded.net, usage.intensity, seed)
+        lesson = Lesson(known, loaded.net.to(place), usage.intensity, seed)
         numbers = count()
         for sample in samples:
             lesson.add(_taught(sample, next(numbers)))
             del sample  # before the next is read
         head, record = lesson.learn()
-        return cls(known, lesson.net, head, lesson.resolution, usage.intensity, lesson.colours_tell, record)
+        return cls(known, lesson.net.cpu(), head, lesson.resolution, usage.intensity, lesson.colours_tell, record)
 
     def apply(self, image: Any, pixel_size: PixelSize | tuple[float, str] | None = None) -> Classification:
         """Classify one picture; `pixel_size` is the side of a pixel and its unit."""
@@ -150,8 +157,8 @@ class Classifier:
             net.load_state_dict(_under("net.", tensors))
             check_network(net)
             classes = as_classes(header["classes"])
-            head = Head(feature_count(net), len(classes))
             state = _under("head.", tensors)
+            head = Head(feature_count(net), len(classes), context="context.out.weight" in state)
             if header["format_version"] == 1:  # its head does not read what it has not known
                 missing = feature_count(net) - len(state["mean"])
                 state |= {name: pad(state[name], (0, missing)) for name in ("mean", "scale", "hidden.weight")}
@@ -168,7 +175,7 @@ class Classifier:
 
 def pixels_of(probabilities: Tensor, canvas: Canvas, side: int, colours_tell: bool) -> Floats32:
     """Bring probabilities of cells (K, h, w) to the canvas's pixels; boundaries follow the colours if these tell."""
-    pixels = enlarged(probabilities[None], side)[0].numpy()
+    pixels = enlarged(probabilities[None], side)[0].cpu().numpy()
     height, width = canvas.values.shape[1:]
     found = np.ascontiguousarray(pixels[:, :height, :width])
     return follow_colours(found, canvas.values) if colours_tell else found

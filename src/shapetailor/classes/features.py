@@ -7,6 +7,8 @@ whichever it is, and features of the second order how lightness and energies are
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
@@ -49,18 +51,34 @@ def feature_sources(net: STDNN, pictures: int) -> Tensor:
 
 
 def describe(net: STDNN, values: Floats32) -> Tensor:
-    """Describe a picture (C, H, W) of 0..1 by (features, h, w), one cell for each block of the second network."""
+    """Describe a picture (C, H, W) of 0..1 by (features, h, w), on the network's device.
+
+    A cell is a block of the second network.
+    """
     with torch.no_grad():
-        return features_of(net, torch.from_numpy(values)[None])[0]
+        return features_of(net, torch.from_numpy(values)[None].to(net.mean.device))[0]
+
+
+class Inputs(NamedTuple):
+    """What features are made of and no weight changes; each (B, channels, h, w)."""
+
+    first: Tensor  # channels of the first network's blocks
+    second: Tensor  # of the second's
+    fixed: Tensor  # features of these alone
 
 
 def features_of(net: STDNN, pictures: Tensor) -> Tensor:
     """Describe pictures (B, C, H, W), differentiable in the networks' weights: (B, features, h, w)."""
+    return features_from(net, inputs_of(net, pictures))
+
+
+def inputs_of(net: STDNN, pictures: Tensor) -> Inputs:
+    """Compute all that does not depend on the networks' weights."""
     assert net.fine is not None
-    first, _, _ = _embedded(net, pictures)
-    second, channels, maps = _embedded(net.fine, pictures)
-    count = channels.shape[1] // 2
-    raw, mean, spread = channels[:, :count], maps[:, :count], maps[:, count:]
+    first, _ = _channels(net, pictures)
+    second, maps = _channels(net.fine, pictures)
+    count = second.shape[1] // 2
+    raw, mean, spread = second[:, :count], maps[:, :count], maps[:, count:]
     scales = [smooth_whole(raw, alpha) for alpha in SCALES]
     standardised = [(each - mean) * spread for each in scales]
     energies = slice(count - 5 * len(net.fine.config.energy_scales) + 1, 1 - len(net.fine.config.energy_scales))
@@ -69,19 +87,27 @@ def features_of(net: STDNN, pictures: Tensor) -> Tensor:
         alpha: torch.cat([each[:, 1:2], each[:, energies].unflatten(1, (-1, DIRECTIONS)).mean(dim=2)], dim=1)
         for alpha, each in zip(SCALES, standardised, strict=True)
     }
+    return Inputs(first, second, torch.cat([*standardised, *directed, second_order(sources)], dim=1))
+
+
+def features_from(net: STDNN, inputs: Inputs) -> Tensor:
+    """Describe pictures, or parts of them, whose inputs are known."""
+    assert net.fine is not None
+    first, second = _embedded(net, inputs.first), _embedded(net.fine, inputs.second)
     first = interpolate(first, size=second.shape[2:], mode="bilinear", antialias=True)  # see `enlarged`
-    return torch.cat([first, second, *standardised, *directed, second_order(sources)], dim=1)
+    return torch.cat([first, second, inputs.fixed], dim=1)
 
 
-def _embedded(net: STDNN, pictures: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Descriptors and channels where the layers work, and the whole pictures' means and reciprocal spreads."""
+def _channels(net: STDNN, pictures: Tensor) -> tuple[Tensor, Tensor]:
+    """Channels where the layers work, and the whole pictures' means and reciprocal spreads."""
     prepared = net.prepare(pictures)
-    whole = torch.zeros(len(pictures), *pictures.shape[2:], dtype=torch.long)
-    grid = net.grid(prepared, whole)
-    channels = net.channels(prepared, grid)
-    labels = whole if grid.pooling is None else grid.pooling.labels
-    maps = prepared[:, net.image_channels :, :1, :1]
-    return net.embed(channels, labels), channels, maps
+    grid = net.grid(prepared, torch.zeros(len(pictures), *pictures.shape[2:], dtype=torch.long, device=pictures.device))
+    return net.channels(prepared, grid), prepared[:, net.image_channels :, :1, :1]
+
+
+def _embedded(net: STDNN, channels: Tensor) -> Tensor:
+    whole = torch.zeros(len(channels), *channels.shape[2:], dtype=torch.long, device=channels.device)
+    return net.embed(channels, whole)
 
 
 def _directedness(energies: Tensor) -> Tensor:

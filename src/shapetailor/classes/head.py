@@ -1,7 +1,11 @@
-"""The head: a perceptron with one hidden layer that turns features into probabilities of the classes."""
+"""The head: a perceptron with one hidden layer that turns features into probabilities of the classes.
+
+After fine-tuning it has a context too.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from math import cos, pi
 
 import torch
@@ -9,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..poisson import smooth
+from .context import Context, by_bands, mapped
 
 HIDDEN = 64
 STEPS, BATCH, RATE, DECAY = 200, 4096, 5e-3, 0.01
@@ -22,6 +27,8 @@ NOISE = 0.3
 REUSE = 4
 #: α, in cells², at which probabilities are smoothed.
 SMOOTHING = 1.0
+#: Cells that are standardised at a time: all of a large picture would need as much memory again as their features.
+PART = 2**16
 #: Standardised features are clipped here, so that no unusual picture makes a head extrapolate far.
 LARGEST = 6.0
 #: A feature that varies less than this over the marked cells says nothing.
@@ -29,20 +36,32 @@ LEAST_SPREAD = 1e-4
 
 
 class Head(nn.Module):
-    """Standardisation, a hidden layer of ReLU, a linear map to the classes."""
+    """Standardisation, a hidden layer of ReLU, a linear map to the classes; and a context, or None."""
 
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, inputs: int, classes: int, hidden: int = HIDDEN) -> None:
+    def __init__(self, inputs: int, classes: int, context: bool = False) -> None:
         super().__init__()
         self.register_buffer("mean", torch.zeros(inputs))
         self.register_buffer("scale", torch.ones(inputs))
-        self.hidden, self.out = nn.Linear(inputs, hidden), nn.Linear(hidden, classes)
+        self.hidden, self.out = nn.Linear(inputs, HIDDEN), nn.Linear(HIDDEN, classes)
+        self.context = Context(HIDDEN, classes) if context else None
 
     def forward(self, features: Tensor) -> Tensor:
-        """Map (n, inputs) to logits (n, classes)."""
+        """Map (n, inputs) to logits (n, classes), without context."""
         return self.logits(self.standardise(features))
+
+    def maps(self, features: Tensor) -> Tensor:
+        """Map pictures' features (B, inputs, h, w) to logits (B, classes, h, w)."""
+
+        def hidden(band: slice) -> Tensor:
+            cells = features[:, :, band].movedim(1, 3)
+            return mapped(self.hidden, self.standardise(cells).movedim(3, 1)).relu_()
+
+        units = by_bands(hidden, features)
+        logits = by_bands(partial(mapped, self.out, units), units)
+        return logits if self.context is None else logits + self.context(units)
 
     def standardise(self, features: Tensor) -> Tensor:
         """Apply the statistics of the marked cells."""
@@ -55,14 +74,19 @@ class Head(nn.Module):
     @torch.no_grad()
     def probabilities(self, features: Tensor) -> Tensor:
         """Map a picture's features (inputs, h, w) to (classes, h, w), smoothed a little."""
-        cells = self.of_cells(features.flatten(1).T).T.reshape(1, -1, *features.shape[1:])
-        smoothed = smooth(cells, torch.zeros(1, *features.shape[1:], dtype=torch.long), SMOOTHING)[0].clamp_min(0)
+        if self.context is None:
+            cells = self.of_cells(features.flatten(1).T).T.reshape(1, -1, *features.shape[1:])
+        else:
+            logits = self.maps(features[None])
+            cells = by_bands(lambda band: logits[:, :, band].softmax(dim=1), logits)
+        whole = torch.zeros(1, *features.shape[1:], dtype=torch.long, device=features.device)
+        smoothed = smooth(cells, whole, SMOOTHING)[0].clamp_min(0)
         return smoothed / smoothed.sum(dim=0)
 
     @torch.no_grad()
     def of_cells(self, features: Tensor) -> Tensor:
-        """Map (n, inputs) to probabilities (n, classes)."""
-        return torch.cat([self(part).softmax(dim=1) for part in features.split(2**16)])
+        """Map (n, inputs) to probabilities (n, classes), without context."""
+        return torch.cat([self(part).softmax(dim=1) for part in features.split(PART)])
 
 
 def fit(

@@ -161,7 +161,7 @@ class Lesson:
         told = told_apart(canvas.values, marks, np.random.default_rng([self.seed, len(self._names)]))
         self._told.append(told)
         cells = cell_classes(marks, cell_side(self.net), len(self.classes))
-        features = describe(self.net, canvas.values)
+        features = describe(self.net, canvas.values).cpu()
         self._pictures.append(choose_cells(features, cells, self.seed, len(self._names)))
 
     @property

@@ -113,6 +113,7 @@ class Project:
         fine: FineTuneConfig | None = None,
         progress: bool = False,
         watch: Callable[[Iterable[Taught]], Iterable[Taught]] = iter,
+        device: str = "cpu",
     ) -> Classifier:
         """Learn from all marks and write the model; a former model that differs is kept under a number.
 
@@ -120,10 +121,10 @@ class Project:
         """
         check_writable(self.folder)
         self.check()
-        taught = Classifier.teach(watch(self.samples()), self.classes, model=model, seed=seed)
+        taught = Classifier.teach(watch(self.samples()), self.classes, model=model, seed=seed, device=device)
         if fine is not None:
             state = self.folder / "fine-tune.safetensors"
-            taught = fine_tune(taught, list(self.samples()), fine, state=state, progress=progress)
+            taught = fine_tune(taught, list(self.samples()), fine, state=state, progress=progress, device=device)
         self.keep(taught)
         return taught
 

@@ -69,7 +69,7 @@ def line_means(x: Tensor) -> Tensor:
     found = []
     for length in LENGTHS:
         around = pad(x, (length // 2,) * 4, mode="replicate").flatten(0, 1)[:, None]
-        means = conv2d(around, _line_kernels(length)).unflatten(0, x.shape[:2])
+        means = conv2d(around, _line_kernels(length).to(x.device)).unflatten(0, x.shape[:2])
         found += [means.amax(dim=2), means.amin(dim=2)]
     return torch.cat(found, dim=1)
 
@@ -78,7 +78,7 @@ def smooth_whole(x: Tensor, alpha: float) -> Tensor:
     """Solve on the whole picture as one region; α = 0 leaves it as it is."""
     if not alpha:
         return x
-    smoothed: Tensor = smooth(x, torch.zeros(len(x), *x.shape[2:], dtype=torch.long), alpha)
+    smoothed: Tensor = smooth(x, torch.zeros(len(x), *x.shape[2:], dtype=torch.long, device=x.device), alpha)
     return smoothed
 
 
