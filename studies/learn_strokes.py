@@ -1,19 +1,21 @@
-"""Learn the weights of the evidence that strokes claim cells by (`EVIDENCE` in `segmentation/propagation.py`).
+"""Learn how strokes weigh their evidence where a region has several (`EVIDENCE` in `segmentation/propagation.py`).
 
-    python studies/learn_strokes.py --rwtsd DIR --multi-region DIR --bsds DIR --model MODEL [--every 2] [--steps 70]
+    python studies/learn_strokes.py --rwtsd DIR --multi-region DIR --bsds DIR [--model texture]
 
-Each picture is marked by the simulated user of `experiments/strokes.py`, on cells and answered with the present
-weights: once in the deepest point of the largest wrong component, once at random places of it. The weights minimise the
-cross-entropy of the true regions of cells under the prior, the softmax over regions of their strokes' largest claims,
-and `RISE` times what it rises by from each stroke to the next: falls cost more than what is not yet found. Sets of
-pictures weigh the same. Of BSDS500 (train) there are hard photographs, an object against the rest or large regions.
-Give a model that has not seen the pictures: descriptors of training pictures are too good.
+Each picture is marked by the simulated user of `experiments/strokes.py`, on cells and answered with the weights of
+single strokes: once in the deepest point of the largest wrong component, once at random places of it. The weights of
+single strokes stay; what those of others change by starts from 0 and minimises the cross-entropy of the true regions
+of cells under the prior, and `RISE` times what it rises by from each stroke to the next: falls cost more than what is
+not yet found. Sets of pictures weigh the same.
+
+Descriptors of training pictures are too good: of RWTSD there are the photographs that the model held out, and of those
+only the ones in the first of `halves(…, seed=0)`, so that the second can judge; of the multi-region set the val mosaics
+of four regions but the first `JUDGES`; of BSDS500 (train), which no model has seen, objects against the rest.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,32 +28,39 @@ from shapetailor import Segmenter
 from shapetailor.arrays import Labels, Mask
 from shapetailor.datasets import BSDS500, RWTSD, Sample, SyntheticMultiRegion
 from shapetailor.experiments.strokes import STROKES, largest_component, mark
+from shapetailor.experiments.suite import halves
+from shapetailor.network.checkpoint import load_model
 from shapetailor.segmentation.propagation import ALIKE, EVIDENCE, Scene, one_hot, pooled
 
 #: Cells that are looked at in each picture; cross-entropy of a cell at most; what a rise of it weighs.
-CELLS, MOST, RISE = 80, 6.0, 2.0
-#: Shares of the picture that an object has, the share of the picture's rim that it may touch, and the longest side.
-OBJECT, RIM, SIDE = (0.04, 0.45), 0.08, 256
+CELLS, MOST, RISE = 120, 6.0, 2.0
+#: Mosaics of four regions that are left to judge; how many there are with them.
+JUDGES, MOSAICS = 13, 24
+#: Runs of the user a set and step; what pulls the changes of weights to 0; the first value of `propagation.TOGETHER`.
+BATCH, PULL, TOGETHER = 6, 2e-3, 0.13
+#: Shares of the picture that an object has, and the share of the picture's rim that it may touch.
+OBJECT, RIM = (0.04, 0.45), 0.08
 
 
 class State(NamedTuple):
     """What the strokes of one moment say about a picture's cells."""
 
     evidence: Tensor  # (P, cells, F)
+    company: Tensor  # (P, 3)
     region: Tensor  # (P,)
     target: Tensor  # (cells,)
-    first: bool  # of its picture's strokes
 
 
-def hard_photographs(folder: Path, every: int) -> Iterator[Sample]:
-    """Yield every n-th photograph of BSDS500 with the regions that strokes shall find."""
-    dataset = BSDS500(folder, "train")
-    for number, sample in enumerate(dataset[i] for i in range(0, len(dataset), every)):
-        truths = sorted(sample.truths, key=lambda each: len(np.unique(each)))
-        step = -(-max(truths[0].shape) // SIDE)
-        chosen = _object(truths) if number % 2 == 0 else None
-        truth = _merged(truths[len(truths) // 2], 2 + number // 2 % 3) if chosen is None else chosen
-        yield Sample(sample.image[::step, ::step], (truth[::step, ::step],), sample.name)
+def objects(folder: Path, every: int) -> list[Sample]:
+    """Every n-th photograph of BSDS500 with an object, half as large and cut to a multiple of 8 pixels."""
+    dataset, found = BSDS500(folder, "train"), list[Sample]()
+    for sample in (dataset[i] for i in range(len(dataset))):
+        truth = _object(sorted(sample.truths, key=lambda each: len(np.unique(each))))
+        if truth is not None:
+            height, width = (side // 16 * 16 for side in truth.shape)
+            part = (slice(0, height, 2), slice(0, width, 2))
+            found.append(Sample(sample.image[part], (truth[part],), sample.name))
+    return found[::every]
 
 
 def _object(truths: list[Labels]) -> Labels | None:
@@ -66,23 +75,10 @@ def _object(truths: list[Labels]) -> Labels | None:
     return found
 
 
-def _merged(truth: Labels, count: int) -> Labels:
-    """Give the smallest segment to the one it has the longest boundary with, until `count` are left."""
-    labels = np.unique(truth, return_inverse=True)[1].reshape(truth.shape)
-    while labels.max() >= count:
-        touch = np.zeros((labels.max() + 1,) * 2)
-        for a, b in ((labels[1:], labels[:-1]), (labels[:, 1:], labels[:, :-1])):
-            np.add.at(touch, (a, b), 1)
-        touch = (touch + touch.T) * (1 - np.eye(len(touch)))
-        least = int(np.bincount(labels.ravel()).argmin())
-        merged = np.where(labels == least, touch[least].argmax(), labels)
-        labels = np.unique(merged, return_inverse=True)[1].reshape(truth.shape)
-    return labels
-
-
-def states(segmenter: Segmenter, sample: Sample, seed: int) -> list[State]:
-    """Return what the strokes say after each of them, of both users."""
+def states(segmenter: Segmenter, sample: Sample, seed: int) -> list[list[State]]:
+    """Return what the strokes say after each of them, for both users."""
     rng = np.random.default_rng(seed)
+    single = np.array([weights[0] for weights in EVIDENCE.values()], np.float32)
     count = int(sample.truths[0].max()) + 1
     session = segmenter.open(sample.image, count)
     scene: Scene = session._scene
@@ -93,18 +89,21 @@ def states(segmenter: Segmenter, sample: Sample, seed: int) -> list[State]:
         return []
     sure = np.flatnonzero(shares.max(axis=0) > 0.99)
     cells = rng.choice(sure, min(CELLS, len(sure)), replace=False)
-    found = []
+    runs: list[list[State]] = []
     for deepest in (True, False):
+        runs.append([])
         marks = np.full(truth.shape, -1, np.int64)
         for region in range(count):
             _mark(marks, truth, truth == region, None if deepest else rng)
-        for number in range(count, STROKES + 1):
+        for _ in range(count, STROKES + 1):
             hot = one_hot(marks, count)
             strokes = scene.prototypes(hot)
-            evidence = torch.from_numpy(scene.evidence(strokes, unaided)[:, cells])
+            evidence = scene.evidence(strokes, unaided)
             target = torch.from_numpy(truth.ravel()[cells])
-            found.append(State(evidence, torch.from_numpy(strokes.region), target, number == count))
-            claims = scene.claims(strokes, unaided)
+            company = torch.from_numpy(scene.company(strokes))
+            speaks, whose = torch.from_numpy(evidence[:, cells]), torch.from_numpy(strokes.region)
+            runs[-1].append(State(speaks, company, whose, target))
+            claims = evidence @ single
             best = np.stack([claims[strokes.region == i].max(axis=0) for i in range(count)])
             prior = np.exp(best - best.max(axis=0))
             prior = (1 - ALIKE) * prior / prior.sum(axis=0) + ALIKE / count
@@ -112,7 +111,7 @@ def states(segmenter: Segmenter, sample: Sample, seed: int) -> list[State]:
             if not wrong.any():
                 break
             _mark(marks, truth, largest_component(wrong, truth), None if deepest else rng)
-    return found
+    return runs
 
 
 def _mark(marks: Labels, truth: Labels, where: Mask, rng: np.random.Generator | None) -> None:
@@ -124,25 +123,33 @@ def _mark(marks: Labels, truth: Labels, where: Mask, rng: np.random.Generator | 
     mark(marks, truth, where)
 
 
-def losses(weights: Tensor, state: State) -> Tensor:
+def losses(single: Tensor, changes: Tensor, sharpness: Tensor, state: State) -> Tensor:
     """Return the cross-entropy of each cell."""
-    claims = state.evidence @ weights
-    best = [claims[state.region == i].amax(dim=0) for i in range(int(state.region.max()) + 1)]
-    return cross_entropy(torch.stack(best, dim=1), state.target, reduction="none").clamp(max=MOST)
+    weights = single + state.company @ changes
+    claims = (state.evidence @ weights[:, :, None])[:, :, 0] * sharpness
+    best = [claims[state.region == i].logsumexp(dim=0) for i in range(int(state.region.max()) + 1)]
+    return cross_entropy(torch.stack(best, dim=1) / sharpness, state.target, reduction="none").clamp(max=MOST)
 
 
-def loss(weights: Tensor, sets: list[list[State]]) -> Tensor:
-    """Return the mean over sets of the cross-entropy and of its weighted rises."""
-    means = []
-    for data in sets:
-        each = [losses(weights, state) for state in data]
-        rises = [
-            torch.relu(now - before).mean()
-            for state, now, before in zip(data[1:], each[1:], each[:-1], strict=True)
-            if not state.first
-        ]
-        means.append(torch.stack([one.mean() for one in each]).mean() + RISE * torch.stack(rises).mean())
-    return torch.stack(means).mean()
+def loss(single: Tensor, changes: Tensor, sharpness: Tensor, runs: list[list[State]]) -> Tensor:
+    """Return the cross-entropy and its weighted rises, over some runs of a user."""
+    each = [torch.stack([losses(single, changes, sharpness, state) for state in run]) for run in runs]
+    rises = torch.cat([torch.relu(run[1:] - run[:-1]).mean(dim=1) for run in each])
+    return torch.cat(each).mean() + RISE * rises.sum() / max(1, len(rises))
+
+
+def photographs(folder: Path, model: str) -> list[Sample]:
+    """The photographs of the first half that the model held out."""
+    dataset = RWTSD(folder)
+    held_out = set(load_model(model)[1]["validation"]["images"])
+    return [dataset[i] for i in halves(len(dataset), 0)[0] if dataset.names[i] in held_out]
+
+
+def mosaics(folder: Path) -> list[Sample]:
+    """Val mosaics of four regions, without those that judge."""
+    dataset = SyntheticMultiRegion(folder, "val")
+    four = [sample for sample in (dataset[i] for i in range(len(dataset))) if sample.truths[0].max() == 3]
+    return four[JUDGES:MOSAICS]
 
 
 def main() -> None:
@@ -152,37 +159,39 @@ def main() -> None:
     parser.add_argument("--multi-region", type=Path)
     parser.add_argument("--bsds", type=Path)
     parser.add_argument("--model", default="texture")
-    parser.add_argument("--every", type=int, default=1, help="take every n-th picture")
-    parser.add_argument("--steps", type=int, default=70)
+    parser.add_argument("--every", type=int, default=6, help="take every n-th photograph of BSDS500")
+    parser.add_argument("--steps", type=int, default=150)
     args = parser.parse_args()
     samples: list[list[Sample]] = []
     if args.rwtsd:
-        photographs = RWTSD(args.rwtsd)
-        samples.append([photographs[i] for i in range(0, len(photographs), args.every)])
+        samples.append(photographs(args.rwtsd, args.model))
     if args.multi_region:
-        mosaics = SyntheticMultiRegion(args.multi_region, "val")
-        four = [i for i in range(len(mosaics)) if mosaics[i].truths[0].max() == 3]
-        samples.append([mosaics[i] for i in four[:: args.every]])
+        samples.append(mosaics(args.multi_region))
     if args.bsds:
-        samples.append(list(hard_photographs(args.bsds, args.every)))
+        samples.append(objects(args.bsds, args.every))
     segmenter = Segmenter.from_pretrained(args.model)
     sets = [
-        [state for number, sample in enumerate(group) for state in states(segmenter, sample, number)]
-        for group in samples
+        [run for number, sample in enumerate(group) for run in states(segmenter, sample, number)] for group in samples
     ]
-    now = torch.tensor(list(EVIDENCE.values()))
-    weights = now.clone().requires_grad_()
-    print(f"{[len(each) for each in sets]} states, loss of the present weights {loss(weights, sets).item():.4f}")
-    optimizer = torch.optim.Adam([weights], 5e-2)
-    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, args.steps)
+    single = torch.tensor([weights[0] for weights in EVIDENCE.values()])
+    changes = torch.zeros(3, len(single), requires_grad=True)
+    logarithm = torch.tensor(TOGETHER).log().neg().requires_grad_()  # of the sharpness
+    report = "loss of each set " + ", ".join(f"{loss(single, changes, logarithm.exp(), runs):.4f}" for runs in sets)
+    print(f"{[len(runs) for runs in sets]} runs of the user, {report}", flush=True)
+    rng = np.random.default_rng(0)
+    optimizer = torch.optim.Adam([changes, logarithm], 3e-2)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.1, args.steps)
     for _ in range(args.steps):
         optimizer.zero_grad()
-        (loss(weights, sets) + 2e-3 * (weights - now).square().sum()).backward()
+        drawn = [[runs[i] for i in rng.choice(len(runs), BATCH, replace=False)] for runs in sets]
+        now = torch.stack([loss(single, changes, logarithm.exp(), runs) for runs in drawn]).mean()
+        (now + PULL * changes.square().sum()).backward()
         optimizer.step()
         schedule.step()
-    print(f"loss {loss(weights, sets).item():.4f}")
-    for name, weight in zip(EVIDENCE, weights.tolist(), strict=True):
-        print(f'    "{name}": {weight:.3f},')
+    report = "loss of each set " + ", ".join(f"{loss(single, changes, logarithm.exp(), runs):.4f}" for runs in sets)
+    print(f"{report}; TOGETHER {logarithm.neg().exp():.3f}")
+    for name, first, others in zip(EVIDENCE, single.tolist(), changes.T.tolist(), strict=True):
+        print(f'    "{name}": ({", ".join(f"{each:.3f}" for each in (first, *others))}),')
 
 
 if __name__ == "__main__":

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -13,10 +16,12 @@ from skimage.measure import label as connected_components
 from shapetailor import Segmenter, Stroke
 from shapetailor.io.picture import Picture
 from shapetailor.io.source import Source, open_source
-from shapetailor.segmentation import coarse_to_fine
-from shapetailor.segmentation.canvas import canvas_of
+from shapetailor.segmentation import coarse_to_fine, textures
+from shapetailor.segmentation.canvas import Pose, canvas_of
 from shapetailor.segmentation.cleanup import pieces_of
 from shapetailor.segmentation.coarse_to_fine import Seen, levels, refine, refined, sharpened, stretched
+from shapetailor.segmentation.described import Described
+from shapetailor.segmentation.textures import Textures, lying, posed
 
 
 def waves(height=320, width=384):
@@ -138,6 +143,82 @@ def test_a_boundary_further_off_than_a_band_comes_home_in_several_passes(monkeyp
     home = wrong(sharpened(shifted, canvas), truth)
     monkeypatch.setattr(coarse_to_fine, "PASSES", 1)
     assert home < 0.004 < wrong(sharpened(shifted, canvas), truth)
+
+
+def grains(height=320, width=384):
+    """Gray: noise of the same mean and deviation in both regions, coarse in the one and fine in the other."""
+    _, truth = waves(height, width)
+    noise = np.random.default_rng(1).standard_normal((2, height, width))
+    coarse, fine = (gaussian_filter(each, sigma) for each, sigma in zip(noise, (4, 1), strict=True))
+    image = 128 + 40 * np.where(truth, fine / fine.std(), coarse / coarse.std())
+    return np.clip(image, 0, 255).astype(np.uint8), truth
+
+
+def described(image, factor):
+    net = Segmenter.from_pretrained("texture").net
+    canvas = canvas_of(image, 3, net.stride, -(-image.shape[0] * image.shape[1] // factor**2))
+    assert canvas.factor == factor
+    return Described.of(canvas, net, torch.device("cpu"), 1, needs_whole=False)
+
+
+def test_textures_bring_the_boundaries_of_gray_pictures_home(monkeypatch):
+    image, truth = grains()
+    seen = described(image, 2)
+    rough = np.roll(seen.canvas.labels_in(truth, "truth"), 5, axis=1)
+    rough[:, :5] = 0
+    found = wrong(sharpened(rough, seen.canvas, described=seen), truth)
+    assert found < 0.6 * wrong(sharpened(rough, seen.canvas), truth)
+    monkeypatch.setattr(coarse_to_fine, "DESCRIBED", truth.size - 1)
+    assert found < 0.6 * wrong(sharpened(rough, seen.canvas, described=seen), truth)
+
+
+def test_windows_of_textures_give_the_same_labels_as_the_whole(monkeypatch):
+    monkeypatch.setattr(textures, "TILE", 128)
+    image, truth = grains()
+    level = described(image, 2)
+    rough = np.roll(truth, 6, axis=1).astype(np.int16)
+    seen = Seen.of(level.canvas, 1)
+    told = Textures.of(level, seen.read, rough.shape)
+    whole = refined(rough, seen, None, core=1000, textures=told)
+    assert (whole != refined(rough, seen, None, core=1000)).any()
+    np.testing.assert_array_equal(refined(rough, seen, None, core=48, textures=told), whole)
+    monkeypatch.setattr(Textures, "margin", 8)
+    assert (refined(rough, seen, None, core=48, textures=told) != whole).any()
+
+
+def test_tiles_are_described_like_the_whole(monkeypatch):
+    image, truth = grains()
+    level = described(image, 2)
+    read = Seen.of(level.canvas, 1).read
+    whole, tiled = (Textures.of(level, read, truth.shape) for _ in range(2))
+    whole.cover(truth)
+    monkeypatch.setattr(textures, "TILE", 128)
+    tiled.cover(truth)
+    box = slice(0, 320), slice(0, 384)
+    got = tiled._blocks(box)
+    monkeypatch.undo()
+    assert len(tiled.tiles) > len(whole.tiles) == 1
+    np.testing.assert_allclose(got, whole._blocks(box), atol=0.02)
+
+
+def test_a_turned_gray_picture_gets_the_turned_boundaries():
+    image, truth = grains()
+    straight, turned = described(image, 2), described(np.ascontiguousarray(image.T[:, ::-1]), 2)
+    small = straight.canvas.labels_in(truth, "truth")
+    first, second = (sharpened(small, each.canvas, described=each) for each in (straight, turned))
+    np.testing.assert_array_equal(second, first.T[:, ::-1])
+
+
+def test_colour_pictures_are_left_to_their_colours():
+    image, truth = waves()
+    assert Textures.of(described(image, 2), None, truth.shape) is None
+
+
+@pytest.mark.parametrize("flips", list(product([False, True], repeat=3)))
+def test_a_box_lies_where_its_pixels_come_from(flips):
+    pose, picture, box = Pose(*flips), np.arange(35).reshape(5, 7), (slice(1, 4), slice(0, 2))
+    np.testing.assert_array_equal(pose.apply(picture)[box], pose.apply(picture[lying(pose, box, (5, 7))]))
+    assert posed(pose, lying(pose, box, (5, 7)), (5, 7)) == box
 
 
 @given(st.integers(1, 5000))

@@ -2,8 +2,9 @@
 
 Level by level the blocks become smaller, and pixels near a boundary are decided anew by the conditional random field of
 `colour_crf`: its unary terms are the distances to the regions as they come from the level below, its pairwise terms the
-colours of this level. Only windows with a boundary are read, and in them only the pixels near it are computed, so that
-the cost follows the boundaries' length. At the coarse levels, where it is short, what moved is decided again.
+colours of this level. Where colours say little, on gray pictures, `textures` adds to the unary terms. Only windows with
+a boundary are read, and in them only the pixels near it are computed, so that the cost follows the boundaries' length.
+At the coarse levels, where it is short, what moved is decided again.
 
 Inside a texture, brightness varies much and hue little, or the other way round. So colours are first stretched in the
 directions in which neighbours hardly differ: there, a small difference tells two textures apart.
@@ -30,9 +31,13 @@ from ..evolution.colour_crf import ALIKE, ROUNDS, TEMPERATURE, WINDOW, Band, fol
 from ..labels import dilate, edges, smooth_boundaries
 from ..parallel import compiled, in_threads
 from .canvas import Canvas
+from .described import Described
+from .textures import Textures
 
 #: What windows looked like and what came of them, by level, pass and corner: one that looks the same is not done again.
 Known = dict[tuple[int, int, int, int], tuple[bytes, Array]]
+#: Adds what else speaks against regions to their bands.
+Costs = Callable[[dict[int, Band]], dict[int, Band]]
 #: Numbers of regions while boundaries are refined: a fourth of what int64 takes.
 Short = NDArray[np.int16]
 
@@ -52,6 +57,10 @@ KEPT = 2**22
 #: next one decides again. What a window's core depends on is decided at most `HALO` − `WINDOW` away, so this must be at
 #: most `WINDOW`.
 PASSES, ASTIR = 5, 8
+#: In how many of a level's first passes textures count, where they are described; the last is always by colours alone.
+TOLD = 3
+#: Levels of more pixels are not described: that takes about a second for a million.
+DESCRIBED = 2**21
 #: Where neighbours' colours are compared: in a grid of so many patches a side; their side, and the step to a neighbour.
 PATCHES, PATCH, APART = 6, 36, 6
 #: Share of the neighbours' deviation that counts as similar, and the least deviation: what rounding to 8 bits leaves.
@@ -64,6 +73,7 @@ def sharpened(
     marks: Labels | None = None,
     known: Known | None = None,
     stop: Callable[[], bool] = lambda: False,
+    described: Described | None = None,
 ) -> Short:
     """Bring a label map of the canvas to the picture's size, with boundaries to the pixel.
 
@@ -78,14 +88,21 @@ def sharpened(
         Kept by the caller from one call to the next for the same picture.
     stop : callable, optional
         Asked before each window; True leaves the others as they are.
+    described : Described, optional
+        The canvas as a network sees it, which then describes the levels too, if colours tell little.
     """
     found: Short = canvas.upright(labels).astype(np.int16)
     for coarse, fine in levels(canvas.factor):
         found = _carried(found, coarse, fine, canvas)
         seen = Seen.of(canvas, fine)
+        textures = None
+        if described is not None and found.size <= DESCRIBED:
+            textures = Textures.of(described, seen.read, found.shape)
+        passes = PASSES if coarse == canvas.factor or fine > 2 else 1 if textures is None else TOLD
         moved = None
-        for number in range(PASSES if coarse == canvas.factor or fine > 2 else 1):
-            before, found = found, refined(found, seen, marks, moved, number, known=known, stop=stop)
+        for number in range(passes):
+            told = textures if number < min(TOLD, passes - 1) else None
+            before, found = found, refined(found, seen, marks, moved, number, known=known, stop=stop, textures=told)
             moved = found != before
             if not moved.any():
                 break
@@ -120,18 +137,19 @@ class Seen:
         height, width = (-(-side // factor) for side in canvas.source.shape)
         kept = factor > 1 and height * width <= KEPT
         whole = canvas.window(factor, (slice(0, height), slice(0, width))) if kept else None
-        read = cls(canvas, factor, whole, np.zeros((0, 0), np.float32))._read
+        read = cls(canvas, factor, whole, np.zeros((0, 0), np.float32)).read
         boxes = product(_spread(height), _spread(width))
         return cls(canvas, factor, whole, stretched([read(box) for box in boxes]))
 
     def __getitem__(self, box: Box) -> Floats32:
         """The colours in a box, (c, h, w); infinity outside the picture."""
-        values = self._read(box)
+        values = self.read(box)
         inside = np.isfinite(values[:1])
         known = np.where(inside, values, np.float32(0)).reshape(len(values), -1)
         return np.where(inside, (self.stretch @ known).reshape(values.shape), np.float32(inf))
 
-    def _read(self, box: Box) -> Floats32:
+    def read(self, box: Box) -> Floats32:
+        """The colours in a box as they are."""
         if self.whole is not None:
             return self.whole[(slice(None), *box)]
         with self.reading:
@@ -172,12 +190,17 @@ def refined(
     core: int = CORE,
     known: Known | None = None,
     stop: Callable[[], bool] = lambda: False,
+    textures: Textures | None = None,
 ) -> Short:
     """Decide the pixels within `REACH` of a boundary anew; of pass `number` only those near what the last one moved."""
     found = labels.copy()
     cores = product(*(range(0, side, core) for side in labels.shape))
     inners = [(slice(top, top + core), slice(left, left + core)) for top, left in cores]
-    in_threads(partial(_decide, found, labels, seen, marks, moved, number, inner, known, stop) for inner in inners)
+    if textures is not None and not stop():
+        textures.cover(labels)
+    in_threads(
+        partial(_decide, found, labels, seen, marks, moved, number, inner, known, stop, textures) for inner in inners
+    )
     return found
 
 
@@ -191,6 +214,7 @@ def _decide(
     inner: Box,
     known: Known | None,
     stop: Callable[[], bool],
+    textures: Textures | None,
 ) -> None:
     """Write to `found` what a window gives; parameters as for `refined`."""
     around = _widened(inner, ASTIR + SMOOTHED, labels.shape)
@@ -202,19 +226,20 @@ def _decide(
         at_rest = np.where(dilate(moved[box], ASTIR), np.int16(-1), labels[box])
         fixed = at_rest if fixed is None else np.where(fixed >= 0, fixed, at_rest)
     key = seen.factor, number, inner[0].start, inner[1].start
-    looks = labels[box].tobytes() + (b"" if fixed is None else fixed.tobytes())
+    read = box if textures is None else _widened(box, textures.margin + textures.cell, labels.shape)
+    looks = labels[read].tobytes() + (b"" if fixed is None else fixed.tobytes())
     digest = sha1(looks, usedforsecurity=False).digest()
     if known is not None and key in known and known[key][0] == digest:
         found[inner] = known[key][1]
         return
     top, left = (a.start - b.start for a, b in zip(inner, box, strict=True))
     height, width = found[inner].shape
-    found[inner] = _decided(labels, seen, box, fixed)[top : top + height, left : left + width]
+    found[inner] = _decided(labels, seen, box, fixed, textures)[top : top + height, left : left + width]
     if known is not None:
         known[key] = digest, found[inner].copy()
 
 
-def _decided(labels: Short, seen: Seen, box: Box, fixed: Array | None) -> Array:
+def _decided(labels: Short, seen: Seen, box: Box, fixed: Array | None, textures: Textures | None) -> Array:
     """Decide the pixels of a box near a boundary; only the part that this needs is read."""
     here: Array = labels[box] if fixed is None else np.where(fixed >= 0, fixed, labels[box])
     active = dilate(edges(labels[box]), REACH)
@@ -228,15 +253,18 @@ def _decided(labels: Short, seen: Seen, box: Box, fixed: Array | None) -> Array:
         slice(box[1].start + across.start, box[1].start + across.stop),
     )
     turn = seen.canvas.pose
+    costs = None if textures is None else partial(textures.costs, labels, there)
     known = None if fixed is None else turn.apply(fixed[down, across])
     here = here.copy()
-    here[down, across] = turn.undo(refine(turn.apply(labels[there]), turn.apply(seen[there]), known))
+    here[down, across] = turn.undo(refine(turn.apply(labels[there]), turn.apply(seen[there]), known, costs))
     return here
 
 
-def refine(labels: Array, seen: Floats32, fixed: Array | None = None) -> Array:
+def refine(labels: Array, seen: Floats32, fixed: Array | None = None, costs: Costs | None = None) -> Array:
     """Decide the pixels within `REACH` of a boundary by the mean field and smooth them; `seen` is (c, h, w)."""
     bands = bands_of(labels, REACH)
+    if costs is not None:
+        bands = costs(bands)
     decided = follow(labels, bands, seen, LIKENESS, fixed)
     near = np.zeros(labels.size, bool)
     for band in bands.values():

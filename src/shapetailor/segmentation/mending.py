@@ -7,7 +7,19 @@ from scipy.ndimage import distance_transform_edt
 from skimage.measure import label as connected_components
 
 from ..arrays import Floats32, Ints, Labels, Mask
-from .propagation import MARKED, PIXEL_SCREENING, Prototypes, Scene, Unaided, held, one_hot, pooled, spread, walk
+from .propagation import (
+    MARKED,
+    PIXEL_SCREENING,
+    Prototypes,
+    Scene,
+    Unaided,
+    held,
+    one_hot,
+    pooled,
+    regional,
+    spread,
+    walk,
+)
 
 #: A piece is open if a stroke has this share or more of its contradicting pixels there: brushes slip over edges.
 SLIPPED = 0.1
@@ -81,9 +93,7 @@ def _prior(found: Prototypes, scene: Scene, unaided: Unaided, cells: Ints, count
     """What the strokes of each open piece claim inside it; 0 elsewhere."""
     home = np.array([cells.ravel()[mask].max() for mask in found.marked])
     claims = np.where(home[:, None] == cells.ravel(), scene.claims(found, unaided), -np.inf)
-    best = np.full((count, cells.size), -np.inf, np.float32)
-    for region, claim in zip(found.region, claims, strict=True):
-        best[region] = np.maximum(best[region], claim)
+    best = regional(found.region, claims, count)
     top = best.max(axis=0)
     prior = np.where(np.isfinite(top), np.exp(best - np.where(np.isfinite(top), top, 0)), 0)
     total = prior.sum(axis=0)

@@ -6,7 +6,8 @@ The result is a pure function of the marked pixels: the order of strokes does no
    descriptors of both networks, colours, normalised cuts into 2 to 7 parts and their spectral embedding.
 2. Each stroke is a prototype. What speaks for its claim on a cell is `EVIDENCE`: how alike they are, if the unaided
    segmentation puts them into one region, how far the cell is, and what rival strokes have to say. The claim is their
-   weighted sum, the weights learnt from simulated strokes; a region's claim is the largest of its strokes'.
+   weighted sum, the weights learnt from simulated strokes: where a region has several, they reach less far. A region's
+   claim is the largest of its strokes', and a little more where several agree.
 3. The random walk with priors [1]_ is one screened Poisson equation a region, ``(Λ + L_w) u_k = Λ p_k``, solved by
    `smooth` with a screening Λ that is small where nothing is marked. Conductances w are small where descriptors change.
 4. The same walk on pixels, with conductances from colours and u as the prior, places the boundaries.
@@ -25,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.ndimage import distance_transform_edt, find_objects, label
+from scipy.ndimage import distance_transform_edt, find_objects, label, uniform_filter
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import dijkstra
 from torch.nn.functional import adaptive_avg_pool2d, interpolate
@@ -39,27 +40,32 @@ from . import starts
 CELLS, LONGEST, TILE = 128, 12, 8
 #: Numbers of parts of the normalised cuts, and dimension of the spectral embedding.
 CUTS, EMBEDDING = (2, 3, 4, 5, 7), 7
+#: Strokes that the weights know about, at most.
+MOST = 12
 #: Screening of marked cells and pixels: they keep their region.
 MARKED = 1e3
 #: On pixels: screening, weight of changes of colour, least conductance.
 PIXEL_SCREENING, PIXEL_COLOUR, PIXEL_FLOOR = 0.04, 1.07, 1e-3
-#: What speaks for the claim of a stroke on a cell, with weights learnt from simulated strokes (docs/notebook.md).
+#: What speaks for the claim of a stroke on a cell, with weights learnt from simulated strokes: those of a region's only
+#: stroke; what the weights of others change by; and that for each unit of the other two of `_company`.
 EVIDENCE = {
-    "distance in the first network's descriptors": -3.700,
-    "distance in the second network's": -0.776,
-    "distance in colour": -0.692,
-    "distance in the spectral embedding": -0.162,
-    "same unaided region": 2.750,
-    "same part of the cuts": 1.664,
-    "logarithm of the distance in the picture": 0.630,
-    "logarithm of the geodesic distance": -0.819,
-    "logarithm of the stroke's depth in its unaided region": 0.072,
-    "depth over that of the deepest stroke there": 1.323,
-    "distance of the nearest rival stroke in descriptors": 2.017,
-    "a rival stroke in the same unaided region": -0.371,
-    "a rival stroke in the cell's unaided region": 0.639,
-    "geodesic distance beyond the nearest rival's": -0.260,
+    "distance in the first network's descriptors": (-3.700, -0.014, 0.030, -0.169),
+    "distance in the second network's": (-0.776, -0.153, -0.193, -0.125),
+    "distance in colour": (-0.692, 0.030, 0.058, -0.068),
+    "distance in the spectral embedding": (-0.162, 0.042, 0.063, -0.064),
+    "same unaided region": (2.750, 0.089, -0.170, -0.003),
+    "same part of the cuts": (1.664, -0.014, -0.255, 0.123),
+    "logarithm of the distance in the picture": (0.630, 0.365, 0.090, 0.361),
+    "logarithm of the geodesic distance": (-0.819, 0.009, -0.102, -0.056),
+    "logarithm of the stroke's depth in its unaided region": (0.072, -0.047, 0.049, 0.302),
+    "depth over that of the deepest stroke there": (1.323, 0.218, 0.238, 0.335),
+    "distance of the nearest rival stroke in descriptors": (2.017, -0.078, -0.128, 0.062),
+    "a rival stroke in the same unaided region": (-0.371, -0.023, -0.277, -0.125),
+    "a rival stroke in the cell's unaided region": (0.639, -0.091, -0.267, -0.254),
+    "geodesic distance beyond the nearest rival's": (-0.260, -0.083, 0.001, -0.319),
 }
+#: Learnt with them: how near claims of a region's strokes are where they count together.
+TOGETHER = 0.598
 #: Learnt too: weights of changes of both descriptors, of colour and of the unaided regions in the conductances, the
 #: least conductance, the screening, and the share of the prior that all regions have alike.
 BY_FIRST, BY_SECOND, BY_COLOUR, BY_UNAIDED, FLOOR, SCREENING, ALIKE = 1.082, 0.406, 0.0366, 0.789, 5e-4, 4.34e-3, 2.3e-3
@@ -106,6 +112,7 @@ class Scene:
         self.fine = np.zeros((1, *self.grid), np.float32) if fine is None else pooled(fine, self.grid)
         self.cuts, self.spectrum = _spectral(self.whole)
         self.steps = [relative_steps(each) for each in (self.whole, self.fine, self.colour)]
+        self.contrast = _contrast(self.steps[0])
         self.pixel_steps = relative_steps(colours)
         rows, columns = np.indices(self.grid) / max(self.grid)
         self.place = np.stack([rows.ravel(), columns.ravel()]).astype(np.float32)
@@ -128,9 +135,7 @@ class Scene:
         shares = pooled(hot, self.grid)
         found = self.prototypes(_with_unmarked(shares, unaided, self.cuts))
         claims = self.claims(found, unaided)
-        best = np.full((count, claims.shape[1]), -60.0, np.float32)
-        for region, claim in zip(found.region, claims, strict=True):
-            best[region] = np.maximum(best[region], claim)
+        best = regional(found.region, claims, count)
         prior = np.exp(best - best.max(axis=0))
         prior = (1 - ALIKE) * prior / prior.sum(axis=0) + ALIKE / count
         u = self._on_cells(prior.reshape(count, *self.grid), shares, unaided)
@@ -153,8 +158,20 @@ class Scene:
 
     def claims(self, found: Prototypes, unaided: Unaided) -> Floats32:
         """How much each prototype claims each cell, (P, n)."""
-        claims: Floats32 = self.evidence(found, unaided) @ np.array(list(EVIDENCE.values()), np.float32)
+        table = np.array(list(EVIDENCE.values()), np.float32)
+        weights = table[:, 0] + self.company(found) @ table[:, 1:].T
+        claims: Floats32 = (self.evidence(found, unaided) @ weights[:, :, None])[:, :, 0]
         return claims
+
+    def company(self, found: Prototypes) -> Floats32:
+        """What distinguishes prototypes that are not their region's only one, (P, 3); 0 for those that are.
+
+        One; how much the descriptors change there, as mixed descriptors beside a boundary do; the number of strokes.
+        """
+        several = (found.region[:, None] == found.region).sum(axis=1) > 1
+        number = np.full(len(several), np.log(min(len(several), MOST) / 4))
+        columns = np.stack([np.ones(len(several)), found.weight @ self.contrast - 1, number], axis=1)
+        return np.asarray(several[:, None] * columns, np.float32)
 
     def evidence(self, found: Prototypes, unaided: Unaided) -> Floats32:
         """Return what speaks for each prototype at each cell, (P, n, F)."""
@@ -249,6 +266,14 @@ class Scene:
         return walk(target, np.where(marked, MARKED, PIXEL_SCREENING), self.pixel_conductances, 1e-3)
 
 
+def regional(region: Ints, claims: Floats32, count: int) -> Floats32:
+    """Claims of `count` regions, (K, n): their strokes' largest, more where several agree; −∞ where there is none."""
+    best = np.full((count, claims.shape[1]), -np.inf, np.float32)
+    for each, claim in zip(region, claims, strict=True):
+        best[each] = np.logaddexp(best[each], claim / np.float32(TOGETHER))
+    return best * np.float32(TOGETHER)
+
+
 def held(prior: Floats32, shares: Floats32) -> tuple[Floats, Floats]:
     """What the walk on cells aims at, (K, h, w), and how strongly: marks where there are some."""
     most = shares.max(axis=0)
@@ -276,6 +301,17 @@ def relative_steps(planes: Array) -> tuple[Floats, Floats]:
     across, down = (np.sqrt(np.square(np.diff(planes, axis=axis)).sum(axis=0)) for axis in (2, 1))
     mean = (across.sum() + down.sum()) / max(1, across.size + down.size) + 1e-12
     return across / mean, down / mean
+
+
+def _contrast(steps: tuple[Floats, Floats]) -> Floats32:
+    """The mean step around each cell, (n,), at most 4 times that of the picture."""
+    across, down = steps
+    total = np.zeros((across.shape[0], down.shape[1]))
+    total[:, :-1] += across
+    total[:, 1:] += across
+    total[:-1] += down
+    total[1:] += down
+    return np.asarray(np.minimum(uniform_filter(total / 4, 5), 4).ravel(), np.float32)
 
 
 def walk(prior: Array, screening: Array, conductances: tuple[Floats, Floats], tol: float) -> Floats32:

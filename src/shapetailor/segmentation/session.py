@@ -139,10 +139,11 @@ class Session:
             Asked now and then while boundaries are refined; True ends that early.
         """
         marks = rasterise(self.marks, self.shape)
-        if (marks < 0).all():
+        highest = int(marks.max())
+        if highest < 0:
             raise ValueError("nothing is marked; add a stroke, or use Segmenter.segment")
         canvas = self._described.canvas
-        named = int(marks.max()) if self._init is None else max(int(marks.max()), int(self._init[1].max()))
+        named = highest if self._init is None else max(highest, int(self._init[1].max()))
         count = self.regions or named + 1
         fixed = canvas.marks_in(marks, "marks")
         u, movable = self._probabilities(fixed, count)
@@ -165,7 +166,7 @@ class Session:
             full = np.where(
                 (canvas.labels_out(movable.astype(np.int64)) > 0) & (full != canvas.labels_out(posed)), full, given
             )
-        full = np.where(marks >= 0, marks, full)
+        np.copyto(full, marks, where=marks >= 0)
         if canvas.valid is not None:
             full = np.where(canvas.valid, full, -1)
         return Segmentation(

@@ -146,7 +146,7 @@ def rasterise(marks: Iterable[Mark], shape: tuple[int, int], regions: int | None
             if mark.shape != shape:
                 raise ValueError(f"scribbles must have the picture's size {shape}, got {mark.shape}")
             highest = int(mark.max(initial=UNMARKED))
-            drawn = np.where(mark >= 0, mark, drawn)
+            np.copyto(drawn, mark, where=mark >= 0)
         if regions is not None and highest >= regions:
             raise ValueError(
                 f"mark {number} is of region {highest}, but {regions} regions are numbered 0 to {regions - 1}"
