@@ -72,7 +72,7 @@ def test_the_page_says_that_a_result_is_a_former_model_s_and_that_fine_tuning_di
     (served.folder / "results").mkdir()
     Image.new("L", (96, 72), 3).save(served.folder / "results" / "p1.png")
     Image.new("L", (96, 72)).save(served.folder / "results" / "p1.uncertainty.png")
-    record = {"pictures": ["p1.png"], "fine_tune": {"held_out": ["p1.png"], "best_step": 0}}
+    record = {"pictures": ["p1.png"], "fine_tune": {"held_out": ["p1.png"], "helped": False}}
     entry = {"shapetailor": json.dumps({"classes": [], "record": record})}
     save_file({"x": np.zeros(1)}, served.folder / "model.safetensors", entry)
     tab.keys("1")

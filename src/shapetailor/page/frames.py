@@ -64,7 +64,7 @@ def _png(image: Image.Image, **options: Any) -> bytes:
 
 def table(values: Array, scale: int) -> list[dict[str, Any]]:
     """Pixels and fraction of each value that occurs."""
-    counts = np.bincount(values.ravel(), minlength=256)
+    counts = np.array(Image.fromarray(np.ascontiguousarray(values, np.uint8)).histogram())  # of bytes, as they are
     counts[[UNLABELLED, IGNORE]] = 0
     total = max(1, int(counts.sum()))
     return [

@@ -245,7 +245,7 @@ class Engine:
             labels = np.append(values, np.uint8(IGNORE))[result.labels]
             assert result.uncertainty is not None
             step = max(1, ceil(max(labels.shape) / UNSURE_SIDE))
-            unsure = unsure_of(opened, result.labels, result.uncertainty)[::step, ::step]
+            unsure = unsure_of(opened, result.labels, result.uncertainty, step)
             scale = 2**opened.level
             stage = "refined" if refine else "preview"
             answer = Answer(revision, stage, labels, unsure, scale, scale * step)

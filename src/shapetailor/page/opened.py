@@ -51,7 +51,7 @@ def give_marks(opened: Opened, strokes: tuple[Stroke, ...], classes: Sequence[Cl
     values = np.array([each.value for each in classes] if opened.init is not None else marked, np.uint8)
     if not len(marked) or len(values) < 2:
         return None
-    places = np.full(256, -1, np.int64)
+    places = np.full(256, -1, np.int16)  # large arrays take time on their first use
     places[values] = np.arange(len(values))
     opened.session.marks = [places[drawn]]
     return values
@@ -83,13 +83,17 @@ def reduced(stroke: Stroke, level: int) -> Stroke:
     return Stroke(stroke.region, points, stroke.radius / side, stroke.kind)
 
 
-def unsure_of(opened: Opened, labels: Labels, unsure: Array) -> Array:
-    """Where it is unsure, as bytes: where strokes have left a result as it was, the model's doubt stays."""
-    found: Array = np.rint(255 * unsure.clip(0, 1)).astype(np.uint8)
-    if opened.doubt is None or opened.drawn is None:
+def unsure_of(opened: Opened, labels: Labels, unsure: Array, step: int) -> Array:
+    """Where it is unsure, as bytes of every `step`-th pixel.
+
+    Where strokes have left a result as it was, the model's doubt stays.
+    """
+    some = np.s_[::step, ::step]
+    found: Array = np.rint(255 * unsure[some].clip(0, 1)).astype(np.uint8)
+    if opened.init is None or opened.doubt is None or opened.drawn is None:
         return found
-    kept = (labels == opened.init) & (opened.drawn == 0)
-    return np.asarray(np.where(kept, np.maximum(found, opened.doubt), found))
+    kept = (labels[some] == opened.init[some]) & (opened.drawn[some] == 0)
+    return np.asarray(np.where(kept, np.maximum(found, opened.doubt[some]), found))
 
 
 def reduced_map(values: Array, level: int, shape: tuple[int, int]) -> Array | None:

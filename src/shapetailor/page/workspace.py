@@ -359,7 +359,9 @@ def _taught(entry: Mapping[str, Any]) -> dict[str, Any]:
         iou = [[each["name"], figure] for each, figure in zip(entry["classes"], held["iou"], strict=True)]
         held = {"mean_iou": float(held["mean_iou"]), "accuracy": float(held["accuracy"]), "iou": iou}
     tuned = record.get("fine_tune")
-    helped = None if tuned is None else bool(tuned["best_step"] or not tuned["held_out"])
+    helped = None
+    if tuned is not None:  # files of format 3 have the step whose weights were kept
+        helped = bool(tuned["helped"] if "helped" in tuned else tuned["best_step"] or not tuned["held_out"])
     return {"pictures": [str(name) for name in record["pictures"]], "held_out": held, "fine_tuned": helped}
 
 
