@@ -282,15 +282,16 @@ def _pooled(planes: Array, factor: int) -> Floats32:
 
 def _highest(marks: Labels, factor: int, valid: Mask | None) -> Labels:
     """The highest number in each block; pixels outside count as unmarked."""
-    height, width = (-(-side // factor) for side in marks.shape)
-    found = np.full((height, width), np.iinfo(marks.dtype).min, marks.dtype)
-    columns = np.arange(0, marks.shape[1], factor)
-    for row in range(factor):
+    found = marks if valid is None else np.where(valid, marks, np.minimum(marks, -1))
+    return _highest_row(_highest_row(found, factor).T, factor).T
+
+
+def _highest_row(marks: Labels, factor: int) -> Labels:
+    """The highest number of each `factor` rows."""
+    found = marks[::factor].copy()
+    for row in range(1, factor):
         lines = marks[row::factor]
-        if valid is not None:
-            lines = np.where(valid[row::factor], lines, np.minimum(lines, -1))
-        part = found[: len(lines)]
-        np.maximum(part, np.maximum.reduceat(lines, columns, axis=1), out=part)
+        np.maximum(found[: len(lines)], lines, out=found[: len(lines)])
     return found
 
 

@@ -26,9 +26,9 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Array, Box, Floats32, Ints, Labels, Mask
+from ..arrays import Array, Box, Floats, Floats32, Ints, Labels, Mask
 from ..evolution.colour_crf import ALIKE, ROUNDS, TEMPERATURE, WINDOW, Band, follow
-from ..labels import dilate, edges, smooth_boundaries
+from ..labels import dilate, edges
 from ..parallel import compiled, in_threads
 from .canvas import Canvas
 from .described import Described
@@ -269,8 +269,23 @@ def refine(labels: Array, seen: Floats32, fixed: Array | None = None, costs: Cos
     near = np.zeros(labels.size, bool)
     for band in bands.values():
         near[band.band] = True
-    smooth = np.where(near.reshape(labels.shape), smooth_boundaries(decided, RADIUS), decided)
-    return smooth if fixed is None else np.where(fixed >= 0, fixed, smooth)
+    if fixed is not None:
+        near &= fixed.ravel() < 0
+    smooth = decided.copy() if fixed is None else np.where(fixed >= 0, fixed, decided)
+    smooth.ravel()[near] = smoothed(decided, np.flatnonzero(near))
+    return smooth
+
+
+def smoothed(labels: Array, places: Ints) -> Array:
+    """What `labels.smooth_boundaries` makes of the pixels at flat `places`, inside the picture, computed only there."""
+    numbers = np.flatnonzero(np.bincount(labels[labels >= 0]))
+    found = np.zeros(len(places), labels.dtype)
+    if len(numbers):
+        index = np.zeros(int(numbers[-1]) + 1, np.int64)
+        index[numbers] = np.arange(len(numbers))
+        away = np.arange(-SMOOTHED, SMOOTHED + 1)
+        _smooth(labels, places, np.exp(-(away**2) / (2 * RADIUS**2)), index, numbers, found)
+    return found
 
 
 def bands_of(labels: Array, reach: int) -> dict[int, Band]:
@@ -293,6 +308,23 @@ def bands_of(labels: Array, reach: int) -> dict[int, Band]:
         cost = np.maximum(away[there, k] - np.float32(0.5), 0) * np.float32(TEMPERATURE * PRIOR / reach)
         found[number] = Band(places[there], cost)
     return found
+
+
+@compiled()
+def _smooth(labels: Array, places: Ints, weight: Floats, index: Ints, numbers: Array, found: Array) -> None:
+    """Fill `found` with the label that weighs most around each place; beyond the frame, the nearest pixel counts."""
+    height, width = labels.shape
+    reach, votes = len(weight) // 2, np.zeros(len(numbers))
+    for n in range(len(places)):
+        y, x = places[n] // width, places[n] % width
+        votes[:] = 0
+        for down in range(-reach, reach + 1):
+            row = min(max(y + down, 0), height - 1)
+            for across in range(-reach, reach + 1):
+                label = labels[row, min(max(x + across, 0), width - 1)]
+                if label >= 0:
+                    votes[index[label]] += weight[reach + down] * weight[reach + across]
+        found[n] = numbers[votes.argmax()]
 
 
 @compiled()
