@@ -9,7 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shapetailor import EvolutionConfig, Segmenter, metrics
-from shapetailor.evolution.colour_crf import ALIKE, NEAR, ROUNDS, STEP, TEMPERATURE, WINDOW, follow
+from shapetailor.evolution.colour_crf import (
+    ALIKE,
+    NEAR,
+    ROUNDS,
+    STEP,
+    TEMPERATURE,
+    WINDOW,
+    _weights,
+    follow,
+    window_steps,
+)
 from shapetailor.evolution.evolve import evolve
 from shapetailor.evolution.region_costs import Region
 from shapetailor.network.checkpoint import load_model
@@ -70,6 +80,25 @@ def test_it_is_the_mean_field_of_all_pairs_in_the_window(seed, count):
 
 def split(column, size=48):
     return np.tile((np.arange(size) >= column).astype(np.int64), (size, 1))
+
+
+@pytest.mark.parametrize("contrast", [0.01, 0.2, 1.0])
+def test_weights_are_exponentials_of_unlike_colours_and_none_beyond_the_picture(contrast):
+    rng = np.random.default_rng(0)
+    seen = contrast * rng.random((3, 30, 40), np.float32)
+    seen[:, 4:9, 7] = np.inf  # outside
+    rows, columns = np.nonzero(np.isfinite(seen[0]))
+    steps, width = window_steps(), 40 + 2 * WINDOW
+    found = _weights(seen, (rows + WINDOW) * width + columns + WINDOW, steps @ [width, 1])
+    wide = np.pad(seen.astype(float), ((0, 0), (WINDOW, WINDOW), (WINDOW, WINDOW)), constant_values=np.inf)
+    around = wide[:, rows[:, None] + WINDOW + steps[:, 0], columns[:, None] + WINDOW + steps[:, 1]]
+    unlike = np.square(around - seen[:, rows, columns][:, :, None]).sum(axis=0) / (2 * ALIKE**2)
+    expected = np.exp(-np.square(steps).sum(axis=1) / (2 * NEAR**2)) * np.exp(-unlike)
+    expected /= np.maximum(expected.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+    there = expected.max(axis=1) > 1e-30
+    assert there.mean() > 0.5
+    np.testing.assert_allclose(found[there], expected[there], rtol=1e-4, atol=1e-9)
+    assert (found[np.isinf(unlike)] == 0).all()
 
 
 def test_a_boundary_beside_an_edge_moves_to_it():

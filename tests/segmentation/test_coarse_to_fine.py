@@ -16,10 +16,20 @@ from skimage.measure import label as connected_components
 from shapetailor import Segmenter, Stroke
 from shapetailor.io.picture import Picture
 from shapetailor.io.source import Source, open_source
+from shapetailor.labels import smooth_boundaries
 from shapetailor.segmentation import coarse_to_fine, textures
 from shapetailor.segmentation.canvas import Pose, canvas_of
 from shapetailor.segmentation.cleanup import pieces_of
-from shapetailor.segmentation.coarse_to_fine import Seen, levels, refine, refined, sharpened, stretched
+from shapetailor.segmentation.coarse_to_fine import (
+    RADIUS,
+    Seen,
+    levels,
+    refine,
+    refined,
+    sharpened,
+    smoothed,
+    stretched,
+)
 from shapetailor.segmentation.described import Described
 from shapetailor.segmentation.textures import Textures, lying, posed
 
@@ -89,6 +99,15 @@ def test_marked_pixels_keep_their_region():
     marks[100, 100:300], marks[200, 100:300] = 0, 1
     sharp = sharpened(small, canvas, marks)
     np.testing.assert_array_equal(sharp[marks >= 0], marks[marks >= 0])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_smoothing_at_some_places_is_that_of_the_whole(seed):
+    rng = np.random.default_rng(seed)
+    blobs = gaussian_filter(rng.random((4, 50, 70)), (0, 3, 3)).argmax(axis=0).astype(np.int16) * 3
+    blobs[rng.random(blobs.shape) < 0.1] = -1
+    places = rng.permutation(np.flatnonzero(blobs >= 0))[:1500]
+    np.testing.assert_array_equal(smoothed(blobs, places), smooth_boundaries(blobs, RADIUS).ravel()[places])
 
 
 def test_the_outside_stays_outside_and_says_nothing():

@@ -103,6 +103,15 @@ def test_segment_with_scribbles_is_the_same_engine(segmenter, session, strokes):
     assert found.uncertainty.shape == marks.shape
 
 
+def test_a_refinement_shows_the_probabilities_of_its_preview_and_no_caller_can_spoil_them(session, strokes):
+    before, after = preview(session, strokes), session.result()
+    np.testing.assert_array_equal(before.probabilities, after.probabilities)
+    with pytest.raises(ValueError, match="read-only"):
+        before.probabilities[0, 0, 0] = 2
+    before.labels[:] = 0
+    assert session.result(refine=False).labels.any()
+
+
 def test_probabilities_sum_to_one_and_uncertainty_is_zero_on_marks(session, strokes):
     result = preview(session, strokes)
     assert result.probabilities.shape == (3, *session.shape)

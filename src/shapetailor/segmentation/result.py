@@ -45,7 +45,8 @@ class Segmentation:
     descriptors : ndarray, (D, H, W), optional
         Of the final regions, where they were asked for.
     probabilities, uncertainty : ndarray, (K, H, W) and (H, W), optional
-        How likely each region is, and where two are nearly equally likely (1) or one is certain (0): with marks.
+        How likely each region is, and where two are nearly equally likely (1) or one is certain (0): with marks. They
+        are read-only.
     alternatives : tuple of Segmentation
         Other regions that the picture may be meant to have, unlike these and each other, the likeliest first; as many
         as were asked for, or as there are.

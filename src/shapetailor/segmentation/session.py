@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,15 @@ MIN_SHARE = 0.005
 CERTAIN = 0.5
 #: Most pixels that a session works on: strokes are answered while they are drawn.
 WORK_PIXELS = 2**17
+
+
+class _Walk(NamedTuple):
+    """How likely regions are after the random walk, on the canvas and at the picture's size."""
+
+    u: Floats32  # (K, h, w)
+    movable: Mask  # (h, w), where boundaries may move
+    wide: Floats32  # (K, H, W)
+    unsure: Floats32  # (H, W)
 
 
 class Session:
@@ -72,7 +81,7 @@ class Session:
         self._scene = Scene(self._described.descriptors(), self._described.fine_descriptors(), canvas.values)
         self._unaided: dict[int, Unaided] = {}
         self._windows: KnownWindows = {}
-        self._known: tuple[tuple[bytes, int], tuple[Floats32, Mask]] | None = None
+        self._known: tuple[tuple[bytes, int], _Walk] | None = None
         self._init = None if init is None else self._checked(init)
         if regions is not None:
             self._without_marks(regions)
@@ -146,7 +155,7 @@ class Session:
         named = highest if self._init is None else max(highest, int(self._init[1].max()))
         count = self.regions or named + 1
         fixed = canvas.marks_in(marks, "marks")
-        u, movable = self._probabilities(fixed, count)
+        u, movable, wide, unsure = self._answered(fixed, count)
         labels, energy, converged = canvas.masked(most_likely(u)), list[float](), False
         moved = refine and bool(movable.any()) and not stop()
         if moved:
@@ -156,7 +165,6 @@ class Session:
             )
             run, labels = self._described.evolve(labels, config, held, min_share, callback)
             energy, converged = run.energy, run.converged
-        wide, unsure = canvas.planes_out(u), canvas.planes_out(_uncertainty(u)[None])[0]
         if refine and canvas.factor > 1:
             full = sharpened(labels, canvas, marks, self._windows, stop).astype(np.int64)
         else:
@@ -181,14 +189,19 @@ class Session:
             uncertainty=unsure,
         )
 
-    def _probabilities(self, fixed: Labels, count: int) -> tuple[Floats32, Mask]:
-        """How likely each region is, (K, h, w), and where boundaries may move (h, w); kept until the marks change."""
+    def _answered(self, fixed: Labels, count: int) -> _Walk:
+        """What the walk says; kept until the marks change, since a preview and its refinement need the same."""
         key = fixed.tobytes(), count
         if self._known is None or self._known[0] != key:
-            self._known = key, self._propagated(fixed, count)
+            canvas, (u, movable) = self._described.canvas, self._propagated(fixed, count)
+            walk = _Walk(u, movable, canvas.planes_out(u), canvas.planes_out(_uncertainty(u)[None])[0])
+            for planes in (walk.wide, walk.unsure):  # results show them
+                planes.setflags(write=False)
+            self._known = key, walk
         return self._known[1]
 
     def _propagated(self, fixed: Labels, count: int) -> tuple[Floats32, Mask]:
+        """How likely each region is, (K, h, w), and where boundaries may move (h, w)."""
         unaided = self._without_marks(count)
         if self._init is None:
             u, agreed = self._scene.probabilities(fixed, count, unaided)
