@@ -110,6 +110,15 @@ def test_smoothing_at_some_places_is_that_of_the_whole(seed):
     np.testing.assert_array_equal(smoothed(blobs, places), smooth_boundaries(blobs, RADIUS).ravel()[places])
 
 
+def test_how_the_labels_lie_in_memory_changes_nothing():
+    _, truth = waves()
+    seen = np.random.default_rng(0).random((3, *truth.shape), np.float32)
+    known = np.where(np.arange(truth.shape[0])[:, None] % 50 < 3, truth, -1)
+    rows = refine(truth, seen, known)
+    columns = refine(np.asfortranarray(truth), np.asfortranarray(seen), np.asfortranarray(known))
+    np.testing.assert_array_equal(rows, columns)
+
+
 def test_the_outside_stays_outside_and_says_nothing():
     image, truth = waves()
     inside = np.ones(truth.shape, bool)

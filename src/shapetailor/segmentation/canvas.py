@@ -283,7 +283,7 @@ def _pooled(planes: Array, factor: int) -> Floats32:
 def _highest(marks: Labels, factor: int, valid: Mask | None) -> Labels:
     """The highest number in each block; pixels outside count as unmarked."""
     found = marks if valid is None else np.where(valid, marks, np.minimum(marks, -1))
-    return _highest_row(_highest_row(found, factor).T, factor).T
+    return np.ascontiguousarray(_highest_row(_highest_row(found, factor).T, factor).T)
 
 
 def _highest_row(marks: Labels, factor: int) -> Labels:

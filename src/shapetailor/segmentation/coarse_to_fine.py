@@ -272,7 +272,7 @@ def refine(labels: Array, seen: Floats32, fixed: Array | None = None, costs: Cos
     if fixed is not None:
         near &= fixed.ravel() < 0
     smooth = decided.copy() if fixed is None else np.where(fixed >= 0, fixed, decided)
-    smooth.ravel()[near] = smoothed(decided, np.flatnonzero(near))
+    smooth[near.reshape(smooth.shape)] = smoothed(decided, np.flatnonzero(near))
     return smooth
 
 
