@@ -3,17 +3,17 @@
 #include "onchip.cu"  // P, G, R and C come from the command line
 
 extern "C" void emulate(const float* x, const float* before, const unsigned char* bits, const float* alphas, float* out,
-                        int planes, int height, int width, int channels, int scales, int tiles_across, int tiles,
+                        int images, int height, int width, int channels, int scales, int tiles_across, int tiles,
                         int halo, int first, int end, double tol) {
-    for (long long cluster = 0; cluster < (long long)planes * tiles; ++cluster) {
+    for (long long cluster = 0; cluster < (long long)images * channels * scales * tiles; ++cluster) {
         std::vector<std::vector<float>> shared(C, std::vector<float>(2 * COLOUR));
         std::vector<std::vector<Mine>> mine(C, std::vector<Mine>(THREADS));
         std::vector<Problem> parts;
-        long long plane = 0;
+        int number = 0;
         for (int rank = 0; rank < C; ++rank)
-            parts.push_back(placed(cluster * C + rank, x, before, bits, out, height, width, channels, scales,
-                                   tiles_across, tiles, halo, &plane));
-        const Steps steps = plan(alphas[plane % (channels * scales)], (float)tol);
+            parts.push_back(placed(cluster * C + rank, x, before, bits, out, images, height, width, channels, scales,
+                                   tiles_across, tiles, halo, &number));
+        const Steps steps = plan(alphas[number], (float)tol);
         for (int rank = 0; rank < C; ++rank)
             for (int t = 0; t < THREADS; ++t) load(mine[rank][t], shared[rank].data(), t, parts[rank], steps.alpha);
         float omega = 1;

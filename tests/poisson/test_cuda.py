@@ -1,5 +1,7 @@
 """Solves on a GPU against those on the CPU."""
 
+import warnings
+
 import pytest
 import torch
 
@@ -69,7 +71,9 @@ def test_a_solve_of_our_own_data_waits_for_nothing():
     smooth_trusted(x, edges, alpha, 1e-3, None, "auto")  # compiles
     torch.cuda.synchronize()
     mode = torch.cuda.get_sync_debug_mode()
-    torch.cuda.set_sync_debug_mode("error")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch says that it may overlook some waiting
+        torch.cuda.set_sync_debug_mode("error")
     try:
         with torch.no_grad():
             smooth_trusted(x, edges, alpha, 1e-3, None, "auto")

@@ -73,7 +73,7 @@ def solved(emulate, form, x, labels, alphas, tol, halo=0):
         end = first + halo if halo and first + halo < count else 2**30
         iterate = None if before is None else ctypes.c_void_p(before.ctypes.data)
         emulate(
-            values, iterate, bits, scale, ctypes.c_void_p(u.ctypes.data), images * scales * channels, height, width,
+            values, iterate, bits, scale, ctypes.c_void_p(u.ctypes.data), images, height, width,
             channels, scales, across, down * across, halo, first, end, ctypes.c_double(tol),
         )  # fmt: skip
         before, u = u, np.full(size, np.nan, np.float32)

@@ -55,8 +55,10 @@ def _means(x: Tensor, inside: Tensor, derived: dict[Any, Any]) -> Tensor | None:
     ranks, count = derived["ranks"]
     if count > MOST_CENTRED:
         return None
-    numbers = torch.arange(count, device=x.device)[:, None, None]
-    member = ((ranks[:, None] == numbers) & inside[:, None]).to(x.dtype).flatten(2)
-    total = torch.where(inside[:, None], x, 0).flatten(2) @ member.mT
-    means: Tensor = total / member.sum(dim=2).clamp_min(1)[:, None] @ member
-    return means.reshape(x.shape)
+    numbers = torch.arange(count, device=x.device)
+    member = ((ranks[..., None] == numbers) & inside[..., None]).to(x.dtype)
+    # Row by row: one product over all pixels of a plane would leave most of the GPU idle.
+    total = (torch.where(inside[:, None], x, 0).transpose(1, 2) @ member).sum(dim=1)
+    means = total / member.sum(dim=(1, 2)).clamp_min(1)[:, None]
+    spread: Tensor = means.gather(2, ranks.flatten(1)[:, None].expand(-1, x.shape[1], -1))
+    return spread.reshape(x.shape)

@@ -210,20 +210,22 @@ DEVICE void store(const float* u, int thread, const Problem& p) {
     }
 }
 
-// Where a block stands. Blocks of a cluster follow each other, then tiles, then planes.
+// What a block works on. Blocks of a cluster follow each other, then tiles, then images, then planes of an image from the
+// last one: α mostly grows with it, and the longest work should not begin last.
 DEVICE Problem placed(long long block, const float* x, const float* before, const unsigned char* bits, float* out,
-                      int height, int width, int channels, int scales, int tiles_across, int tiles, int halo,
-                      long long* plane) {
+                      int images, int height, int width, int channels, int scales, int tiles_across, int tiles, int halo,
+                      int* number) {
     const int rank = (int)(block % C), tile = (int)(block / C % tiles);
-    *plane = block / C / tiles;
-    const long long size = (long long)height * width, image = *plane / (channels * scales);
+    const long long size = (long long)height * width, image = block / C / tiles % images;
+    *number = channels * scales - 1 - (int)(block / C / tiles / images);
+    const long long plane = image * channels * scales + *number;
     const int inner_rows = C * ROWS - 2 * halo, inner_columns = 2 * P - 2 * halo;
     const int row = tile / tiles_across * inner_rows, column = tile % tiles_across * inner_columns;
     Problem p;
-    p.x = x + (image * channels + *plane % channels) * size;
-    p.before = before ? before + *plane * size : nullptr;
+    p.x = x + (image * channels + *number % channels) * size;
+    p.before = before ? before + plane * size : nullptr;
     p.bits = bits + image * size;
-    p.out = out + *plane * size;
+    p.out = out + plane * size;
     p.height = height, p.width = width;
     p.top = row - halo + rank * ROWS, p.left = column - halo;
     p.clip[0] = row, p.clip[1] = row + inner_rows < height ? row + inner_rows : height;
@@ -253,14 +255,14 @@ extern "C" __global__ void
     __cluster_dims__(C, 1, 1)
 #endif
         __launch_bounds__(THREADS, 1024 / THREADS) onchip(const float* x, const float* before, const unsigned char* bits,
-                                          const float* alphas, float* out, int height, int width, int channels,
-                                          int scales, int tiles_across, int tiles, int halo, int first, int end,
-                                          double tol) {
+                                          const float* alphas, float* out, int images, int height, int width,
+                                          int channels, int scales, int tiles_across, int tiles, int halo, int first,
+                                          int end, double tol) {
     extern __shared__ float u[];
-    long long plane;
-    const Problem p = placed(blockIdx.x, x, before == x ? nullptr : before, bits, out, height, width, channels, scales,
-                             tiles_across, tiles, halo, &plane);
-    const Steps steps = plan(alphas[plane % (channels * scales)], (float)tol);
+    int number;
+    const Problem p = placed(blockIdx.x, x, before == x ? nullptr : before, bits, out, images, height, width, channels,
+                             scales, tiles_across, tiles, halo, &number);
+    const Steps steps = plan(alphas[number], (float)tol);
     const int thread = threadIdx.x, rank = blockIdx.x % C;
     Mine me;
     load(me, u, thread, p, steps.alpha);

@@ -137,8 +137,8 @@ def solve(x: Tensor, bits: Tensor, alpha: Tensor, tol: float, count: int) -> Ten
                 grid=(images * scales * channels * down * across * form.blocks, 1, 1),
                 block=(form.columns * form.strips, 1, 1),
                 args=[
-                    x, before, bits, alpha, u, height, width, channels, scales, across, down * across, halo,
-                    first, end, float(tol),
+                    x, before, bits, alpha, u, images, height, width, channels, scales, across, down * across,
+                    halo, first, end, float(tol),
                 ],
                 shared_mem=form.memory,
             )  # fmt: skip
