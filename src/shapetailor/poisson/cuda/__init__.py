@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -14,8 +12,6 @@ from . import onchip
 
 #: As `FLOOR`, where each region's mean is taken off first: what is left of a smooth solution is small.
 CENTRED_FLOOR = 0.6
-#: Regions whose means are taken off, at most.
-MOST_CENTRED = 64
 
 
 def solve(
@@ -33,32 +29,15 @@ def solve(
     centred = tol < FLOOR * rounding
     if not (usable and tol >= CENTRED_FLOOR * rounding and onchip.available(x.device)):
         return torch_backend.solve(x, edges, alpha, tol, guess, max_steps, fused=True)
-    means = _means(x.detach(), edges.inside, edges.derived) if centred else None
-    if centred and means is None:
+    derived = edges.derived
+    if centred and "regions" not in derived:
+        derived["regions"] = onchip.regions_of(derived["labels"])
+    regions = derived["regions"] if centred else None
+    if centred and regions is None:
         return torch_backend.solve(x, edges, alpha, tol, guess, max_steps, fused=True)
-    if "cuts" not in edges.derived:
-        edges.derived["cuts"] = onchip.cuts(edges.derived["labels"])
+    if "cuts" not in derived:
+        derived["cuts"] = onchip.cuts(derived["labels"])
     count = len(chebyshev.half_steps(largest, 1.0, 1.0, tol).omegas) + 1
-    data = x.detach() if means is None else x.detach() - means
-    u = onchip.solve(data, edges.derived["cuts"], alpha.detach(), tol, count)
-    if means is not None:  # smoothing keeps what is constant in a region
-        u += means[:, None]
+    u = onchip.solve(x.detach(), derived["cuts"], alpha.detach(), tol, count, regions)
     residual = torch_backend.worst_residual(u, x.detach(), edges, alpha.detach()) if measured else tol
     return u, Stats("on-chip", count, residual, residual <= tol)
-
-
-def _means(x: Tensor, inside: Tensor, derived: dict[Any, Any]) -> Tensor | None:
-    """Return the mean of each label of (B, C, H, W) at its pixels; None for too many labels."""
-    if "ranks" not in derived:
-        names, ranks = derived["labels"].unique(return_inverse=True)
-        derived["ranks"] = ranks, len(names)
-    ranks, count = derived["ranks"]
-    if count > MOST_CENTRED:
-        return None
-    numbers = torch.arange(count, device=x.device)
-    member = ((ranks[..., None] == numbers) & inside[..., None]).to(x.dtype)
-    # Row by row: one product over all pixels of a plane would leave most of the GPU idle.
-    total = (torch.where(inside[:, None], x, 0).transpose(1, 2) @ member).sum(dim=1)
-    means = total / member.sum(dim=(1, 2)).clamp_min(1)[:, None]
-    spread: Tensor = means.gather(2, ranks.flatten(1)[:, None].expand(-1, x.shape[1], -1))
-    return spread.reshape(x.shape)

@@ -20,11 +20,25 @@ COLUMNS, OWNED, ROWS = (32, 64, 128, 256), 2, 16
 #: Threads of a block: at most the first, where a cluster can take the rest of the plane, so that two blocks share an SM
 #: and one computes while the other waits. Blocks of a cluster.
 THREADS, CLUSTERS = (512, 1024), (1, 2, 4, 8)
+#: Numbers after a row in shared memory, pixels of a colour that lie at a cut: at most, and as a share of the block's.
+PAD, LONGEST_LIST, LISTED = 5, 2048, 4
 #: Width of the frame of a tile: half-steps of a pass over tiles.
-HALO = 16
+HALO = 24
+#: Pixels of a plane that a block of `sums.cu` takes, and its threads.
+PART, PART_THREADS = 8192, 256
+#: Regions whose means are taken off, at most: a byte numbers them, and one of its values stands for none.
+MOST_REGIONS = 64
+OUTSIDE = 255
 #: Clusters came with compute capability 9 (Hopper), the one that was tried; without them a plane has one block. Below 8
 #: shared memory is too small.
 CLUSTERS_FROM, OLDEST = 9, 8
+
+
+class Regions(NamedTuple):
+    """Regions of label maps (B, H, W): their numbers at the pixels as bytes, and their pixels (B, K)."""
+
+    ranks: Tensor
+    sizes: Tensor
 
 
 class Form(NamedTuple):
@@ -47,8 +61,20 @@ class Form(NamedTuple):
 
     @property
     def memory(self) -> int:
-        """Bytes of shared memory of a block: both colours, with a row of the next block before and after."""
-        return 4 * OWNED * (self.strips * self.rows + 2) * self.columns
+        """Bytes of shared memory of a block: both colours, with a row of the next block before and after, and lists."""
+        numbers = (self.strips * self.rows + 2) * (self.columns + PAD)
+        return 4 * OWNED * numbers + 8 * OWNED * self.listed + 4 * OWNED
+
+    @property
+    def listed(self) -> int:
+        """Pixels of a colour that the list of pixels at cuts has room for."""
+        return min(LONGEST_LIST, self.columns * self.strips * self.rows // LISTED)
+
+    @property
+    def options(self) -> list[str]:
+        """What the compiler is told."""
+        values = {**dict(zip("PGRC", self, strict=True)), "PAD": PAD, "LIST": self.listed}
+        return [f"-D{key}={value}" for key, value in values.items()]
 
 
 def form_for(height: int, width: int, clusters: bool, memory: int) -> Form | None:
@@ -84,6 +110,7 @@ def available(device: torch.device) -> bool:
     try:
         with torch.cuda.device(device):
             _kernel("cuts.cu", "cuts", device)
+            _kernel("sums.cu", "sums", device)
             _kernel("onchip.cu", "onchip", device, Form(32, 1, ROWS, 1))
     except Exception as error:  # of NVRTC, the driver or a missing library: the fused steps do as well, but slower
         warnings.warn(f"GPU kernels cannot be compiled here, slower ones are used: {error}", stacklevel=2)
@@ -95,7 +122,7 @@ def available(device: torch.device) -> bool:
 def _kernel(file: str, name: str, device: torch.device, form: Form | None = None) -> Any:
     """Compile a kernel for a device and a form."""
     source = files(__package__).joinpath(file).read_text()
-    options = [f"-D{key}={value}" for key, value in zip("PGRC", form or (), strict=False)]
+    options = [f"-DPIXELS={PART}"] if form is None else form.options
     with torch.cuda.device(device):
         kernel = torch.cuda._compile_kernel(source, name, nvcc_options=["--std=c++17", *options])
         if form is not None:
@@ -114,14 +141,41 @@ def cuts(labels: Tensor) -> Tensor:
     return bits
 
 
-def solve(x: Tensor, bits: Tensor, alpha: Tensor, tol: float, count: int) -> Tensor:
+def regions_of(labels: Tensor) -> Regions | None:
+    """Number the regions of (B, H, W) label maps; None if there are too many. Waits for the GPU."""
+    names, ranks = labels.unique(return_inverse=True)
+    if len(names) > MOST_REGIONS:
+        return None
+    ranks = torch.where(labels >= 0, ranks, OUTSIDE)
+    sizes = (ranks[..., None] == torch.arange(len(names), device=ranks.device)).sum(dim=(1, 2))
+    return Regions(ranks.byte(), sizes)
+
+
+def means(x: Tensor, regions: Regions) -> Tensor:
+    """Return the mean of each channel of (B, C, H, W) in each region: (B, C, K)."""
+    images, channels, height, width = x.shape
+    count, parts = regions.sizes.shape[1], -(-height * width // PART)
+    found = x.new_empty(images, channels, parts, count)
+    kernel = _kernel("sums.cu", "sums", x.device)
+    with torch.cuda.device(x.device):
+        kernel(
+            grid=(images * channels * parts, 1, 1),
+            block=(PART_THREADS, 1, 1),
+            args=[x.contiguous(), regions.ranks, found, height * width, channels, count, parts],
+        )
+    return found.sum(dim=2) / regions.sizes.clamp_min(1)[:, None]
+
+
+def solve(x: Tensor, bits: Tensor, alpha: Tensor, tol: float, count: int, centred: Regions | None = None) -> Tensor:
     """Solve for x (B, C, H, W) with the cuts `bits` at alpha (A, C): (B, A, C, H, W).
 
-    `count` half-steps are enough for the largest α; the kernel takes as many as each plane needs.
+    `count` half-steps are enough for the largest α; the kernel takes as many as each plane needs. With the regions in
+    `centred` each one's mean is taken off first and put back at the end, since smoothing keeps what is constant in it.
     """
     images, channels, height, width = x.shape
     scales = len(alpha)
     x, alpha = x.contiguous(), alpha.contiguous()
+    table = (bits, alpha, 0) if centred is None else (centred.ranks, means(x, centred), centred.sizes.shape[1])
     clusters, memory = _limits(x.device)
     form, halo = form_for(height, width, clusters, memory), 0
     if form is None:
@@ -132,13 +186,14 @@ def solve(x: Tensor, bits: Tensor, alpha: Tensor, tol: float, count: int) -> Ten
     before, u = x, x.new_empty(images, scales, channels, height, width)  # x stands for no iterate yet
     with torch.cuda.device(x.device):
         for first in passes:
-            end = first + halo if halo and first + halo < count else 2**30  # the kernel's bound may round up by one
+            last = not halo or first + halo >= count
+            end = 2**30 if last else first + halo  # the kernel's bound may round up by one
             kernel(
                 grid=(images * scales * channels * down * across * form.blocks, 1, 1),
                 block=(form.columns * form.strips, 1, 1),
                 args=[
-                    x, before, bits, alpha, u, images, height, width, channels, scales, across, down * across,
-                    halo, first, end, float(tol),
+                    x, before, bits, *table, alpha, u, images, height, width, channels, scales, across, down * across,
+                    halo, first, end, int(last), float(tol),
                 ],
                 shared_mem=form.memory,
             )  # fmt: skip
