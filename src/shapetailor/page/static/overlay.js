@@ -130,8 +130,10 @@ export function drawOverlay(context) {
   context.globalAlpha = state.opacity;
   if (!state.outlinesOnly) context.drawImage(frame.fill, ...place);
   context.globalAlpha = state.outlinesOnly ? 1 : Math.min(1, state.opacity + 0.2);
-  if (size < 3) context.drawImage(frame.lines, ...place);
-  else drawEdges(context, frame);
+  if (size * frame.step < 3) {
+    const grain = frame.grain.map((each) => each * frame.step);
+    context.drawImage(frame.lines, ...placeOf(grain, frame.lines.width, frame.lines.height));
+  } else drawEdges(context, frame);
   context.globalAlpha = 1;
   const unsure = state.uncertainty[shownSource()];
   if (state.unsure && unsure && frame.stage !== "evolving") drawHatch(context, unsure);

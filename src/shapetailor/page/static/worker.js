@@ -74,23 +74,39 @@ function unpacked(bytes, width, height, depth, gray) {
   return out;
 }
 
-/** Paint values in colours (ABGR numbers by value), and the lines between unlike ones. */
+/** Shorter side that a map of lines has at most twice: larger maps give every second, third … pixel. */
+const LINES_SIDE = 1024;
+
+/** Paint values in colours (ABGR numbers by value), and the lines between unlike ones, `step` times as coarse. */
 async function paint(values, width, height, colours) {
   const fill = new Uint32Array(values.length);
   for (let at = 0; at < values.length; at += 1) fill[at] = colours[values[at]];
-  const lines = outlined(values, width, height, fill);
-  return { fill: await picture(fill, width, height), lines: await picture(lines, width, height) };
+  const step = Math.max(1, Math.floor(Math.min(width, height) / LINES_SIDE));
+  const [columns, rows] = [Math.ceil(width / step), Math.ceil(height / step)];
+  const lines = outlined(step > 1 ? everyNth(values, width, height, step) : values, columns, rows, colours);
+  return { step, fill: await picture(fill, width, height), lines: await picture(lines, columns, rows) };
+}
+
+/** Every nth value across and down. */
+function everyNth(values, width, height, step) {
+  const out = new Uint8Array(Math.ceil(width / step) * Math.ceil(height / step));
+  for (let row = 0, to = 0; row < height; row += step) {
+    for (let at = row * width; at < (row + 1) * width; at += step, to += 1) out[to] = values[at];
+  }
+  return out;
 }
 
 /** Lines between unlike values: white, with a band of its colour on either side; wider in larger maps. */
-function outlined(values, width, height, fill) {
+function outlined(values, width, height, colours) {
   const distance = boundaryDistance(values, width, height);
   const side = Math.min(width, height);
   const core = Math.max(1, Math.round(side / 900));
   const reach = core + Math.max(2, Math.round(side / 300));
   const lines = new Uint32Array(values.length);
   for (let at = 0; at < lines.length; at += 1) {
-    if (distance[at] < reach) lines[at] = distance[at] < core && fill[at] ? 0xffffffff : fill[at];
+    if (distance[at] >= reach) continue;
+    const colour = colours[values[at]];
+    lines[at] = distance[at] < core && colour ? 0xffffffff : colour;
   }
   return lines;
 }
@@ -104,13 +120,17 @@ function boundaryDistance(values, width, height) {
       if (row + 1 < height && values[at + width] !== values[at]) distance[at] = distance[at + width] = 0;
     }
   }
-  for (let at = 1; at < distance.length; at += 1) {
-    const before = Math.min(at % width ? distance[at - 1] : 254, at >= width ? distance[at - width] : 254);
-    if (before + 1 < distance[at]) distance[at] = before + 1;
+  for (let row = 0, at = 0; row < height; row += 1) {
+    for (let x = 0; x < width; x += 1, at += 1) {
+      if (x && distance[at - 1] + 1 < distance[at]) distance[at] = distance[at - 1] + 1;
+      if (row && distance[at - width] + 1 < distance[at]) distance[at] = distance[at - width] + 1;
+    }
   }
-  for (let at = distance.length - 2; at >= 0; at -= 1) {
-    const after = Math.min((at + 1) % width ? distance[at + 1] : 254, at + width < distance.length ? distance[at + width] : 254);
-    if (after + 1 < distance[at]) distance[at] = after + 1;
+  for (let row = height - 1, at = distance.length - 1; row >= 0; row -= 1) {
+    for (let x = width - 1; x >= 0; x -= 1, at -= 1) {
+      if (x + 1 < width && distance[at + 1] + 1 < distance[at]) distance[at] = distance[at + 1] + 1;
+      if (row + 1 < height && distance[at + width] + 1 < distance[at]) distance[at] = distance[at + width] + 1;
+    }
   }
   return distance;
 }
