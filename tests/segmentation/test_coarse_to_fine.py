@@ -22,6 +22,7 @@ from shapetailor.segmentation.canvas import Pose, canvas_of
 from shapetailor.segmentation.cleanup import pieces_of
 from shapetailor.segmentation.coarse_to_fine import (
     RADIUS,
+    Kept,
     Seen,
     levels,
     refine,
@@ -281,17 +282,16 @@ def test_a_large_picture_is_read_in_windows(monkeypatch):
 
 
 def test_windows_that_look_the_same_are_not_done_again(monkeypatch):
-    monkeypatch.setattr(coarse_to_fine, "CORE", 64)
-    image, truth = waves(640, 768)
+    image, truth = waves(640, 768)  # four windows
     canvas, small = on_canvas(image, truth, 4)
     other = small.copy()
     other[:6] = 1 - other[:6].clip(0, 1)
-    known, done = {}, []
-    first = sharpened(small, canvas, known=known)
+    kept, done = Kept(), []
+    first = sharpened(small, canvas, kept=kept)
     monkeypatch.setattr(coarse_to_fine, "refine", lambda *args: done.append(args) or refine(*args))
-    np.testing.assert_array_equal(sharpened(small, canvas, known=known), first)
+    np.testing.assert_array_equal(sharpened(small, canvas, kept=kept), first)
     assert not done
-    changed = sharpened(other, canvas, known=known)
+    changed = sharpened(other, canvas, kept=kept)
     partly, _ = len(done), done.clear()
     np.testing.assert_array_equal(changed, sharpened(other, canvas))
     assert 0 < partly < len(done)

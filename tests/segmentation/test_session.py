@@ -8,6 +8,7 @@ import pytest
 from gallery import TURNS
 from shapetailor import Segmenter, Stroke, metrics
 from shapetailor.datasets import mosaic, texture
+from shapetailor.segmentation import session as session_module
 from shapetailor.segmentation.mending import opened
 from shapetailor.segmentation.propagation import walk
 
@@ -91,6 +92,21 @@ def test_a_stroke_where_its_region_is_already_changes_nearly_nothing(session, st
     y, x = inside[len(inside) // 2].tolist()
     after = preview(session, [*strokes[:3], Stroke(1, [(x, y)], radius=2)]).labels
     assert np.mean(before != after) < 0.02
+
+
+def test_regions_that_are_prepared_are_not_looked_for_again_and_a_stopped_search_leaves_no_trace(
+    segmenter, session, strokes, sample, monkeypatch
+):
+    looked, find = [], session_module.ncut_start
+    monkeypatch.setattr(session_module, "ncut_start", lambda *args: looked.append(args[1]) or find(*args))
+    fresh, turns = segmenter.open(sample.image), iter([False, False])
+    fresh.prepare(3, lambda: next(turns, True))
+    assert looked == [3]
+    fresh.prepare(3)
+    assert looked == [3, 3]
+    expected, found = preview(session, strokes), preview(fresh, strokes)
+    assert looked == [3, 3]
+    np.testing.assert_array_equal(found.labels, expected.labels)
 
 
 def test_segment_with_scribbles_is_the_same_engine(segmenter, session, strokes):

@@ -15,10 +15,14 @@ from shapetailor.metrics import covering
 from shapetailor.segmentation.region_count import auto_start, merge_alike
 from shapetailor.segmentation.starts import (
     assign,
+    block_means,
     kmeans_start,
     ncut_start,
+    own_metric,
+    reassigned,
     region_means,
     scribble_start,
+    spread,
 )
 
 STARTS = [kmeans_start, ncut_start]
@@ -135,6 +139,57 @@ def test_one_colour_is_one_region(start, shape):
 def test_unusable_arguments_are_named(start, descriptors, regions, words):
     with pytest.raises(ValueError, match=words):
         start(descriptors, regions, np.random.default_rng(0))
+
+
+def stretched(seed, apart, along):
+    """Two regions that are `apart` in one direction of the descriptors, and vary by `along` in another."""
+    labels = np.tile(np.arange(64) >= 26, (64, 1)).astype(np.int64)
+    fields = gaussian_filter(np.random.default_rng(seed).standard_normal((6, 64, 64)), (0, 4, 4))
+    fields *= 0.03 / fields.std()
+    fields[1] *= along / 0.03
+    fields[0] += apart * labels
+    return fields.astype(np.float32), labels
+
+
+@pytest.mark.parametrize(("seed", "apart", "along"), [(0, 0.2, 0.1), (2, 0.25, 0.15), (4, 0.25, 0.15)])
+def test_the_second_cut_sees_what_stretched_regions_hide_from_the_first(seed, apart, along):
+    descriptors, labels = stretched(seed, apart, along)
+    points = block_means(descriptors, 2, 32)
+    once = spread(descriptors, points, normalised_cut(points, 2, np.random.default_rng(0)))
+    twice = ncut_start(descriptors, 2, np.random.default_rng(0))
+    assert covering(once, labels) < 0.9
+    assert covering(twice, labels) > 0.96
+
+
+def test_a_metric_turns_with_the_descriptors_and_leaves_round_and_flat_clusters_alone():
+    rng = np.random.default_rng(0)
+    clusters = np.repeat([0, 1, 2], 400)
+    centres = 5 * rng.standard_normal((3, 4))
+    spare = rng.standard_normal((1200, 4)) * [0.1, 1.0, 0.3, 0.5]
+    turn, _ = np.linalg.qr(rng.standard_normal((4, 4)))
+    found = own_metric(centres[clusters] + spare, clusters)
+    np.testing.assert_allclose(
+        own_metric((centres[clusters] + spare) @ turn, clusters), turn.T @ found @ turn, atol=1e-9
+    )
+    lengths = np.sqrt(np.diag(found @ found))
+    assert np.argsort(lengths).tolist() == [1, 3, 2, 0]  # what varies least counts most
+    ball = np.concatenate([np.eye(4), -np.eye(4)])
+    round_ones = np.concatenate([centre + ball for centre in centres])
+    np.testing.assert_allclose(own_metric(round_ones, np.repeat([0, 1, 2], 8)), np.eye(4), atol=1e-12)
+    np.testing.assert_array_equal(own_metric(centres[clusters], clusters), np.eye(4))
+
+
+def test_pixels_go_to_the_nearest_mean_in_the_regions_metric_and_no_region_is_lost():
+    descriptors, labels = stretched(1, 0.3, 0.3)
+    rough = (descriptors[0] + 0.4 * descriptors[1] > 0.15).astype(np.int64)
+    rough[:3] = -1
+    found = reassigned(descriptors, rough)
+    assert (found[:3] == -1).all()
+    plain = assign(descriptors, region_means(descriptors, rough))
+    assert (found == labels)[3:].mean() > (plain == labels)[3:].mean() + 0.05
+    same = np.zeros((2, 8, 8), np.float32)
+    stripe = np.arange(8) // 4 * np.ones((8, 1), np.int64)
+    np.testing.assert_array_equal(reassigned(same, stripe), stripe)
 
 
 def test_scribbles_spread_to_what_is_alike_and_stay():

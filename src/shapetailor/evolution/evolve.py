@@ -54,6 +54,7 @@ def evolve(
     fixed: Labels | None = None,  # (H, W): marked pixels, >= 0, keep their label
     align: int = 1,  # the stride of plain `OfPixels`: side of the blocks of pixels that they work on
     seen: Floats32 | None = None,  # (c, H, W), the picture in [0, 1] as people see it, for `EvolutionConfig.likeness`
+    whole: Tensor | None = None,  # (D, H, W), descriptors of the whole image for `tailored=False`, where they are known
     callback: Callback | None = None,  # of iteration, labels and energy, after each accepted iteration; True stops
 ) -> Evolution:
     """Move regions and descriptors together from a start to a low of the energy.
@@ -71,7 +72,12 @@ def evolve(
         labels = np.where(fixed >= 0, fixed, labels)
     unit = max(1, descriptors.stride)
     sigma = config.locality * max(labels.shape)
-    tailor = Tailor(image, descriptors, config.reach * unit, config.tailored, sigma, config.rim * unit)
+    if config.tailored:
+        whole = None
+    elif whole is None:
+        with torch.no_grad():
+            whole = descriptors.pixels(image, torch.zeros(1, *labels.shape, dtype=torch.long, device=image.device))[0]
+    tailor = Tailor(image, descriptors, config.reach * unit, whole, sigma, config.rim * unit)
     regions = tailor.start(labels)
     present = set(regions)
     costs = np.concatenate([region.own for region in regions.values()]) if regions else np.zeros(1)

@@ -103,19 +103,18 @@ class Tailor:
         image: Tensor,  # (1, C, H, W)
         descriptors: Descriptors,
         reach: int,  # radius of the dilations, in pixels
-        tailored: bool = True,  # False: descriptors of the whole image, computed once
+        whole: Tensor | None = None,  # (D, H, W): these, of the whole image, instead of tailored ones
         sigma: float = inf,  # how far a_i looks from each pixel, in pixels (`local_means`)
         rim: int = 0,  # pixels along a region's boundary that a_i leaves out
         largest_canvas: int = CANVAS,  # most pixels of a canvas that several regions share, for the sake of memory
     ) -> None:
         self.image, self.descriptors, self.reach = image, descriptors, reach
         self.sigma, self.rim, self.align = sigma, rim, max(1, descriptors.stride)
-        self.largest_canvas = largest_canvas
+        self.whole, self.largest_canvas = whole, largest_canvas
         self._solved = Solved()
         self._canvas = image.new_empty((1, image.shape[1], 0, 0))
         planes = image[0].flatten(1)
         self._varying = (planes.amin(dim=1) != planes.amax(dim=1)).nonzero().squeeze(1).tolist()
-        self.whole = None if tailored else self._compute(image, np.zeros(image.shape[2:], np.int64))
 
     def start(self, labels: Labels) -> dict[int, Region]:
         """Return the regions of a label map."""

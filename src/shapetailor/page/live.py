@@ -229,6 +229,7 @@ class Engine:
         values = give_marks(opened, strokes, self.workspace.classes)
         if values is None:
             self._give_up(name, "status", _hint(strokes))
+            self._prepare(opened, 2)
             return
         if opened.answer is None:  # what was missing is there
             self.tell(name, {"type": "status", "picture": name, "text": ""})
@@ -253,6 +254,12 @@ class Engine:
                 opened.answer = answer
                 self._change.notify_all()
             self.tell(name, self.frame(name, answer))
+        self._prepare(opened, len(values) + 1)
+
+    def _prepare(self, opened: Opened, regions: int) -> None:
+        """Get ready for a stroke of a further class, while nothing else is to be done."""
+        if opened.init is None and regions <= len(self.workspace.classes):
+            opened.session.prepare(regions, self._is_old)
 
     def frame(self, name: str, answer: Answer) -> Frame:
         """An answer as the page paints it."""

@@ -1,7 +1,8 @@
 """The normalised cut of many pictures at once, on the device that their descriptors are on.
 
 The same start as `starts.ncut_start`: block means in an order of their own, the graph of all pairs, its leading
-eigenvectors, k-means of their rows with the same random draws, and every pixel to the nearest of the clusters' means.
+eigenvectors, k-means of their rows with the same random draws; all that again in the metric of the clusters; and every
+pixel to the nearest of their means.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from torch.nn.functional import adaptive_avg_pool2d, pad
 from ..arrays import Floats, Ints
 from ..clustering import ITERATIONS, RANK, ROUNDING
 from ..network.masked import Whole, spread
-from .starts import GRID, SIGMA2
+from .starts import GRID, SHRINKAGE, SIGMA2
 
 #: Vectors that are iterated beyond those that are wanted, rounds, and the greatest degree of their polynomials.
 SPARE, CYCLES, DEGREE = 30, 6, 12
@@ -34,6 +35,46 @@ def ncut_starts(
     `inside` (P, H, W) are the pixels inside the pictures; None: all.
     """
     points, there = _points(whole, size, inside)
+    metric = own_metrics(points, _cut(points, there, regions, rngs), there, regions)
+    points = points @ metric
+    means = _means(points, _cut(points, there, regions, rngs), there, regions)
+    return _in_order(_assign(mapped(whole.descriptors, metric), means), regions)
+
+
+def own_metrics(points: Tensor, clusters: Tensor, there: Tensor, regions: int) -> Tensor:
+    """`starts.own_metric` of points (P, n, D) that are `there`, by their clusters (P, n): (P, D, D)."""
+    size, there = points.shape[2], there[..., None]
+    means = torch.nan_to_num(_means(points, clusters, there[..., 0], regions))
+    spare = torch.where(there, points - means.gather(1, clusters[..., None].expand_as(points)), 0)
+    count = there.sum(dim=1, keepdim=True)
+    scatter = spare.mT @ spare / count
+    variance = scatter.diagonal(dim1=1, dim2=2).mean(dim=1)[:, None, None]
+    square = torch.where(there, points, 0).square().sum(dim=(1, 2), keepdim=True) / (count * size)
+    known = variance > ROUNDING**2 * square
+    one = torch.eye(size, dtype=points.dtype, device=points.device)
+    shrunk = (1 - SHRINKAGE) * scatter / torch.where(known, variance, 1) + SHRINKAGE * one
+    values, directions = torch.linalg.eigh(shrunk)
+    return torch.where(known, directions / values.sqrt()[:, None] @ directions.mT, one)
+
+
+def in_metrics_of(whole: Whole, labels: Tensor, inside: Tensor | None, regions: int) -> Whole:
+    """The same in the metric of the regions that each picture was cut into (P, h, w): `Described.in_metric_of`."""
+    there = torch.ones_like(labels, dtype=torch.bool)
+    if inside is not None:
+        there = inside[:, :: whole.side, :: whole.side]
+    points = whole.descriptors.flatten(2).mT.double()
+    metrics = own_metrics(points, labels.flatten(1), there.flatten(1), regions)
+    return Whole(mapped(whole.descriptors, metrics), whole.side)
+
+
+def mapped(descriptors: Tensor, metrics: Tensor) -> Tensor:
+    """Apply metrics (P, D, D) to descriptors (P, D, h, w)."""
+    found: Tensor = metrics.mT.to(descriptors.dtype) @ descriptors.flatten(2)
+    return found.reshape(descriptors.shape)
+
+
+def _cut(points: Tensor, there: Tensor, regions: int, rngs: list[np.random.Generator]) -> Tensor:
+    """Clusters (P, n) of points by a normalised cut."""
     values, vectors = leading(_normalised(points, there), regions)
     counts, clusters = torch.stack([there.sum(dim=1), (values > RANK).sum(dim=1)]).tolist()
     kept = torch.arange(regions, device=points.device) < torch.tensor(clusters, device=points.device)[:, None]
@@ -41,8 +82,7 @@ def ncut_starts(
     rows = rows / rows.norm(dim=2, keepdim=True).clamp_min(1e-12)
     draws = [_draws(rng, count, number, regions) for rng, count, number in zip(rngs, counts, clusters, strict=True)]
     first, further = (torch.from_numpy(np.stack(each)).to(points.device) for each in zip(*draws, strict=True))
-    found = _kmeans(torch.where(there[:, :, None], rows, 0), there, kept, first, further)
-    return _in_order(_assign(whole.descriptors, _means(points, found, there, regions)), regions)
+    return _kmeans(torch.where(there[:, :, None], rows, 0), there, kept, first, further)
 
 
 def _points(whole: Whole, size: tuple[int, int], inside: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -26,8 +26,8 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Array, Box, Floats, Floats32, Ints, Labels, Mask
-from ..evolution.colour_crf import ALIKE, ROUNDS, TEMPERATURE, WINDOW, Band, follow
+from ..arrays import Array, Box, Floats32, Ints, Labels, Mask
+from ..evolution.colour_crf import ALIKE, ROUNDS, TEMPERATURE, VECTORISED, WINDOW, Band, follow
 from ..labels import dilate, edges
 from ..parallel import compiled, in_threads
 from .canvas import Canvas
@@ -35,7 +35,7 @@ from .described import Described
 from .textures import Textures
 
 #: What windows looked like and what came of them, by level, pass and corner: one that looks the same is not done again.
-Known = dict[tuple[int, int, int, int], tuple[bytes, Array]]
+Windows = dict[tuple[int, int, int, int], tuple[bytes, Array]]
 #: Adds what else speaks against regions to their bands.
 Costs = Callable[[dict[int, Band]], dict[int, Band]]
 #: Numbers of regions while boundaries are refined: a fourth of what int64 takes.
@@ -71,7 +71,7 @@ def sharpened(
     labels: Labels,
     canvas: Canvas,
     marks: Labels | None = None,
-    known: Known | None = None,
+    kept: Kept | None = None,
     stop: Callable[[], bool] = lambda: False,
     described: Described | None = None,
 ) -> Short:
@@ -84,7 +84,7 @@ def sharpened(
     canvas : Canvas
     marks : (H, W) integers, optional
         Pixels of the picture that keep their region; −1 elsewhere.
-    known : dict, optional
+    kept : Kept, optional
         Kept by the caller from one call to the next for the same picture.
     stop : callable, optional
         Asked before each window; True leaves the others as they are.
@@ -92,9 +92,10 @@ def sharpened(
         The canvas as a network sees it, which then describes the levels too, if colours tell little.
     """
     found: Short = canvas.upright(labels).astype(np.int16)
+    windows = None if kept is None else kept.windows
     for coarse, fine in levels(canvas.factor):
         found = _carried(found, coarse, fine, canvas)
-        seen = Seen.of(canvas, fine)
+        seen = Seen.of(canvas, fine) if kept is None else kept.seen(canvas, fine)
         textures = None
         if described is not None and found.size <= DESCRIBED:
             textures = Textures.of(described, seen.read, found.shape)
@@ -102,7 +103,7 @@ def sharpened(
         moved = None
         for number in range(passes):
             told = textures if number < min(TOLD, passes - 1) else None
-            before, found = found, refined(found, seen, marks, moved, number, known=known, stop=stop, textures=told)
+            before, found = found, refined(found, seen, marks, moved, number, windows, stop=stop, textures=told)
             moved = found != before
             if not moved.any():
                 break
@@ -156,6 +157,20 @@ class Seen:
             return self.canvas.window(self.factor, box)
 
 
+@dataclass
+class Kept:
+    """What is kept of a picture from one call to the next: its colours at each level, and what came of windows."""
+
+    windows: Windows = field(default_factory=dict)
+    levels: dict[int, Seen] = field(default_factory=dict)
+
+    def seen(self, canvas: Canvas, factor: int) -> Seen:
+        """The colours at a level, read once."""
+        if factor not in self.levels:
+            self.levels[factor] = Seen.of(canvas, factor)
+        return self.levels[factor]
+
+
 def stretched(patches: Sequence[Floats32]) -> Floats32:
     """The map of colours under which `ALIKE` is at most `SIMILAR` times the deviation of neighbours, in any direction.
 
@@ -187,8 +202,8 @@ def refined(
     marks: Labels | None,
     moved: Mask | None = None,
     number: int = 0,
+    known: Windows | None = None,
     core: int = CORE,
-    known: Known | None = None,
     stop: Callable[[], bool] = lambda: False,
     textures: Textures | None = None,
 ) -> Short:
@@ -212,7 +227,7 @@ def _decide(
     moved: Mask | None,
     number: int,
     inner: Box,
-    known: Known | None,
+    known: Windows | None,
     stop: Callable[[], bool],
     textures: Textures | None,
 ) -> None:
@@ -283,8 +298,9 @@ def smoothed(labels: Array, places: Ints) -> Array:
     if len(numbers):
         index = np.zeros(int(numbers[-1]) + 1, np.int64)
         index[numbers] = np.arange(len(numbers))
-        away = np.arange(-SMOOTHED, SMOOTHED + 1)
-        _smooth(labels, places, np.exp(-(away**2) / (2 * RADIUS**2)), index, numbers, found)
+        line = np.exp(-(np.arange(-SMOOTHED, SMOOTHED + 1) ** 2) / (2 * RADIUS**2))
+        weight = np.outer(line, line).astype(np.float32)
+        _smooth(np.pad(labels, SMOOTHED, mode="edge"), places, weight, index, numbers, found)
     return found
 
 
@@ -310,20 +326,31 @@ def bands_of(labels: Array, reach: int) -> dict[int, Band]:
     return found
 
 
-@compiled()
-def _smooth(labels: Array, places: Ints, weight: Floats, index: Ints, numbers: Array, found: Array) -> None:
-    """Fill `found` with the label that weighs most around each place; beyond the frame, the nearest pixel counts."""
-    height, width = labels.shape
-    reach, votes = len(weight) // 2, np.zeros(len(numbers))
+@compiled(fastmath=VECTORISED)
+def _smooth(around: Array, places: Ints, weight: Floats32, index: Ints, numbers: Array, found: Array) -> None:
+    """Fill `found` with the label that weighs most around each place.
+
+    `around` are the labels with as many pixels beyond the frame as `weight` (side, side) reaches.
+    """
+    side = len(weight)
+    reach, width = side // 2, around.shape[1] - side + 1
+    least = weight.sum() * np.float32(0.5 + 1e-5)  # more than half, whatever the rounding
+    votes = np.zeros(len(numbers))
     for n in range(len(places)):
         y, x = places[n] // width, places[n] % width
+        own, mine = around[y + reach, x + reach], np.float32(0)
+        for down in range(side):
+            for across in range(side):
+                mine += weight[down, across] if around[y + down, x + across] == own else np.float32(0)
+        found[n] = own
+        if mine > least:
+            continue
         votes[:] = 0
-        for down in range(-reach, reach + 1):
-            row = min(max(y + down, 0), height - 1)
-            for across in range(-reach, reach + 1):
-                label = labels[row, min(max(x + across, 0), width - 1)]
+        for down in range(side):
+            for across in range(side):
+                label = around[y + down, x + across]
                 if label >= 0:
-                    votes[index[label]] += weight[reach + down] * weight[reach + across]
+                    votes[index[label]] += weight[down, across]
         found[n] = numbers[votes.argmax()]
 
 

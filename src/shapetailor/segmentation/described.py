@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isqrt
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ from ..network.stdnn import STDNN
 from ..network.two_level import TwoLevels, describe, describe_whole
 from .canvas import Canvas
 from .cleanup import finish
+from .starts import mapped, metric_of
 
 Net = TypeVar("Net", bound=Describer)
 
@@ -70,6 +71,17 @@ class Described:
         found: Floats32 = self.whole[0].cpu().numpy()
         return found
 
+    def in_metric_of(self, labels: Labels) -> Described:
+        """The same, with the first network's descriptors in the metric of regions that were cut by them (`own_metric`).
+
+        Without several positions of the grid of blocks descriptors of the whole picture are not used any more.
+        """
+        if not self.averaged:
+            return self
+        whole = self.descriptors()
+        found = mapped(whole, metric_of(whole, labels))
+        return replace(self, whole=torch.from_numpy(found)[None].to(self.picture.device))
+
     def fine_descriptors(self) -> Floats32 | None:
         """Those of the second network, if there is one."""
         if self.net.fine is None or not self.averaged:
@@ -86,8 +98,12 @@ class Described:
         fixed: Labels | None,
         min_share: float,
         callback: Callback | None = None,
+        whole: Tensor | None = None,
     ) -> tuple[Evolution, Labels]:
-        """Move regions from a start by both networks, or by the one there is; also return the labels cleaned up."""
+        """Move regions from a start by both networks, or by the one there is; also return the labels cleaned up.
+
+        `whole` are descriptors that stay as they are, for ``config.tailored=False``; both networks', the second first.
+        """
         if self.net.fine is not None and self.averaged and self.whole is not None:
             levels = TwoLevels(self.net.fine, self.whole.shape[1])
             image, descriptors = levels.prepare(self.picture, self.whole[0], self.inside), levels.descriptors
@@ -96,7 +112,7 @@ class Described:
             image, descriptors = self.prepared, self.net.descriptors
             radius = self.net.stride / 2
         watch = None if callback is None else _upright(callback, self.canvas)
-        run = evolve(image, start, descriptors, config, fixed=fixed, seen=self.canvas.seen, callback=watch)
+        run = evolve(image, start, descriptors, config, fixed=fixed, seen=self.canvas.seen, whole=whole, callback=watch)
         return run, finish(run.labels, fixed, radius, min_share)
 
     def final_descriptors(self, labels: Labels) -> Floats32:
@@ -117,8 +133,11 @@ def fitting(net: Net, canvas: Canvas, side: int | None = None) -> Net:
 def missing(labels: Labels, count: int) -> tuple[int, ...]:
     """Return which of `count` regions have no pixel."""
     there = np.zeros(count, bool)
-    for line in labels:  # line by line, for the sake of memory
-        there[line[line >= 0]] = True
+    for step in (8, 1):  # a few pixels mostly show them all
+        for line in labels[::step, ::step]:  # line by line, for the sake of memory
+            there[line[line >= 0]] = True
+        if there.all():
+            break
     return tuple(np.flatnonzero(~there).tolist())
 
 

@@ -200,7 +200,7 @@ class Segmenter:
         begin = _begin(described, given, start, seed, alternatives)
         if not described.averaged:  # descriptors of all pixels are the largest thing there is
             described = replace(described, whole=None)
-        way = _Way(described, given.fixed, end, return_descriptors)
+        way = _Way(described, given.fixed, end, return_descriptors, given.start is None and start != "boxes")
         others = tuple(way.to_regions(each, int(each.max()) + 1, score=score) for each, score in begin.others)
         return way.to_regions(begin.labels, begin.number, callback, score=begin.score, alternatives=others)
 
@@ -344,11 +344,12 @@ class _Way:
     fixed: Labels | None
     end: End
     return_descriptors: bool
+    is_cut: bool  # regions begin as descriptors have them: these may be seen in the regions' metric
 
     def to_regions(self, begin: Labels, count: int, callback: Callback | None = None, **more: Any) -> Segmentation:
         """Go from a start on the canvas to the result."""
-        end = self.end
-        run, labels = self.described.evolve(begin, end.config, self.fixed, end.min_share, callback)
+        end, described = self.end, self.described.in_metric_of(begin) if self.is_cut else self.described
+        run, labels = described.evolve(begin, end.config, self.fixed, end.min_share, callback)
         descriptors = self.described.final_descriptors(labels) if self.return_descriptors else None
         return end.result(run, labels, count, self.described, descriptors=descriptors, **more)
 
@@ -420,7 +421,7 @@ def _start(whole: Array, count: int, start: Start, rng: np.random.Generator, ins
         chosen = auto_start(whole, MOST_REGIONS, rng, inside)
         count = int(chosen.max()) + 1
         if start == "ncut":
-            return maps.in_order(chosen), count
+            return maps.in_order(starts.reassigned(whole, chosen)), count
     if count == 1:
         return np.zeros(whole.shape[1:], np.int64), 1
     if start == "boxes":

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import torch
 
 from ..arrays import Floats32, Labels, Mask
 from ..evolution import Callback, EvolutionConfig
 from ..labels import most_likely
 from ..strokes.marks import Mark, as_mark, partial_labels, rasterise
 from .canvas import canvas_of
-from .coarse_to_fine import Known as KnownWindows
-from .coarse_to_fine import sharpened
+from .coarse_to_fine import Kept, sharpened
 from .described import Described, missing
 from .mending import mended, opened
 from .propagation import Scene, Unaided, one_hot
@@ -78,9 +79,12 @@ class Session:
             image, net.image_channels, net.stride, min(segmenter.max_pixels, WORK_PIXELS), usage.intensity
         )
         self._described = Described.of(canvas, net, segmenter.device, usage.positions, needs_whole=True)
-        self._scene = Scene(self._described.descriptors(), self._described.fine_descriptors(), canvas.values)
+        first, fine = self._described.descriptors(), self._described.fine_descriptors()
+        self._scene = Scene(first, fine, canvas.values)
+        both = torch.from_numpy(first if fine is None else np.concatenate([fine, first]))
+        self._whole = both.to(self._described.picture.device)
         self._unaided: dict[int, Unaided] = {}
-        self._windows: KnownWindows = {}
+        self._kept = Kept()
         self._known: tuple[tuple[bytes, int], _Walk] | None = None
         self._init = None if init is None else self._checked(init)
         if regions is not None:
@@ -126,6 +130,14 @@ class Session:
         """Do the last undone change again; False if there is none."""
         return self._travel(self._undone, self._before)
 
+    def prepare(self, regions: int, stop: Callable[[], bool] = lambda: False) -> None:
+        """Find so many regions without marks: the first preview of that many wants them, and is then quick.
+
+        Where `stop` turns True, nothing is kept; without this call a result does it.
+        """
+        if not stop():
+            self._without_marks(regions, stop)
+
     def result(
         self,
         refine: bool = True,
@@ -159,14 +171,14 @@ class Session:
         labels, energy, converged = canvas.masked(most_likely(u)), list[float](), False
         moved = refine and bool(movable.any()) and not stop()
         if moved:
-            config = evolution or self.segmenter.usage.near
+            config = evolution or replace(self.segmenter.usage.near, tailored=False)
             held = np.where(
                 (fixed < 0) & movable & (_uncertainty(u) >= CERTAIN), -1, np.where(fixed < 0, labels, fixed)
             )
-            run, labels = self._described.evolve(labels, config, held, min_share, callback)
+            run, labels = self._described.evolve(labels, config, held, min_share, callback, self._whole)
             energy, converged = run.energy, run.converged
         if refine and canvas.factor > 1:
-            full = sharpened(labels, canvas, marks, self._windows, stop).astype(np.int64)
+            full = sharpened(labels, canvas, marks, self._kept, stop).astype(np.int64)
         else:
             full = most_likely(canvas.planes_out(one_hot(labels, count)) if moved else wide)
         if self._init is not None:  # what was given stays to the pixel
@@ -209,8 +221,8 @@ class Session:
         pieces = opened(fixed, unaided.labels)
         return mended(self._scene, fixed, unaided, pieces, count), pieces > 0
 
-    def _without_marks(self, count: int) -> Unaided:
-        """The regions that are found without marks; kept for each number of regions."""
+    def _without_marks(self, count: int, stop: Callable[[], bool] = lambda: False) -> Unaided:
+        """The regions that are found without marks; kept for each number of regions, unless stopped."""
         if count not in self._unaided:
             labels = np.zeros(self._described.canvas.values.shape[1:], np.int64)
             if self._init is not None:
@@ -219,8 +231,13 @@ class Session:
                 inside, rng = self._described.canvas.inside, np.random.default_rng(0)
                 start = ncut_start(self._described.descriptors(), count, rng, inside)
                 start = self._described.canvas.masked(start)
-                _, labels = self._described.evolve(start, self.segmenter.usage.near, None, MIN_SHARE)
-            self._unaided[count] = self._scene.unaided(labels, count)
+                near = self.segmenter.usage.near
+                described = self._described.in_metric_of(start)
+                _, labels = described.evolve(start, near, None, MIN_SHARE, lambda *_: stop())
+            found = self._scene.unaided(labels, count)
+            if stop():
+                return found
+            self._unaided[count] = found
         return self._unaided[count]
 
     def _change(self, marks: list[Mark]) -> None:

@@ -19,7 +19,7 @@ from ..evolution.dense.evolve import evolve
 from ..evolution.dense.shapes import masks_of
 from ..network.describer import Describer
 from ..network.masked import describe_wholes, spread, statistics, takes, whole_side
-from .batched_cut import ncut_starts
+from .batched_cut import in_metrics_of, ncut_starts
 from .cleanup import remove_small
 from .described import fitting
 from .end import End
@@ -88,6 +88,7 @@ def regions_of(
     whole = describe_wholes(fitted, pictures, positions, inside)
     rngs = [np.random.default_rng(end.seed) for end in ends]
     start = ncut_starts(whole, (height, width), inside, regions, rngs)
+    whole = in_metrics_of(whole, start, inside, regions)
     labels = spread(start, whole.side, (height, width))
     seen = pictures
     if inside is not None:

@@ -14,7 +14,7 @@ import torch
 from torch.nn.functional import adaptive_avg_pool2d
 
 from ..arrays import Array, Floats, Ints, Mask
-from ..clustering import kmeans, nearest, normalised_cut
+from ..clustering import ROUNDING, kmeans, nearest, normalised_cut
 
 #: Pixels handled at once where a table of distances is made.
 CHUNK = 2**20
@@ -22,6 +22,8 @@ CHUNK = 2**20
 SIGMA2 = 0.1
 #: Block means a side that are cut, at most.
 GRID = 32
+#: How far the scatter inside regions is taken towards that of a sphere before a metric is made of it.
+SHRINKAGE = 0.6
 
 
 def region_means(descriptors: Array, labels: Ints, regions: int | None = None) -> Floats:
@@ -80,10 +82,54 @@ def ncut_start(
 ) -> Ints:
     """Cluster the descriptors into regions by a normalised cut; arguments as of `kmeans_start` and `normalised_cut`.
 
-    The cost grows with the sixth power of `grid`; 32 take 0.15 s.
+    The picture is cut twice: the second time in the metric that the first cut's clusters suggest (`own_metric`). The
+    cost grows with the sixth power of `grid`; 32 take 0.3 s.
     """
     points = block_means(descriptors, regions, grid, inside)
-    return spread(descriptors, points, normalised_cut(points, regions, rng, n_init, sigma2))
+    clusters = normalised_cut(points, regions, rng, n_init, sigma2)
+    metric = own_metric(points, clusters)
+    points = points @ metric
+    return spread(mapped(descriptors, metric), points, normalised_cut(points, regions, rng, n_init, sigma2))
+
+
+def own_metric(points: Floats, clusters: Ints) -> Floats:
+    """Return a map (D, D) of descriptors under which clusters of (P, D) points vary alike in all directions.
+
+    It is that of Fisher's linear discriminant: the inverse root of the scatter inside clusters, divided by its mean
+    variance, so that distances keep their scale, and first shrunk a good part of the way to a sphere.
+    """
+    size = points.shape[1]
+    spare = points - region_means(points.T[:, None], clusters[None])[clusters]
+    scatter = spare.T @ spare / len(points)
+    variance = float(scatter.trace()) / size
+    if not variance > ROUNDING**2 * float(np.square(points).mean()):  # flat clusters: nothing is known of them
+        return np.eye(size)
+    values, directions = np.linalg.eigh((1 - SHRINKAGE) * scatter / variance + SHRINKAGE * np.eye(size))
+    found: Floats = (directions / np.sqrt(values)) @ directions.T
+    return found
+
+
+def metric_of(descriptors: Array, labels: Ints) -> Floats:
+    """Return the metric of regions (H, W) by every second pixel of (D, H, W); negative labels do not count."""
+    seen = labels[::2, ::2]
+    inside = seen >= 0
+    return own_metric(descriptors[:, ::2, ::2][:, inside].T.astype(np.float64), seen[inside])
+
+
+def reassigned(descriptors: Array, labels: Ints) -> Ints:
+    """Give every pixel to the region with the nearest mean in the regions' metric, unless that takes all of a region's.
+
+    Negative labels stay.
+    """
+    seen = mapped(descriptors, metric_of(descriptors, labels))
+    found = np.where(labels >= 0, assign(seen, region_means(seen, labels)), labels)
+    return found if len(np.unique(found)) == len(np.unique(labels)) else labels
+
+
+def mapped(descriptors: Array, metric: Floats) -> Array:
+    """Apply a metric (D, D) to descriptors (D, H, W)."""
+    found: Array = np.tensordot(metric.astype(descriptors.dtype), descriptors, axes=(0, 0))
+    return found
 
 
 def scribble_start(descriptors: Array, scribbles: Ints) -> Ints:
