@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from ..io.files import atomic
 from .classification import TableRow
@@ -60,7 +60,7 @@ def interval(fractions: Sequence[float]) -> tuple[float, float | None, float | N
     if len(fractions) < 2:
         return mean, None, None, None, None
     deviation = stdev(fractions)
-    half = float(student.ppf(0.975, len(fractions) - 1)) * deviation / sqrt(len(fractions))
+    half = float(stdtrit(len(fractions) - 1, 0.975)) * deviation / sqrt(len(fractions))
     return mean, deviation, mean - half, mean + half, half / mean if mean else None
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from scipy.stats import bootstrap
 from tqdm import tqdm
 
 from .. import metrics
@@ -68,6 +67,8 @@ class Evaluation:
         ----------
         .. [1] B. Efron and R. Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 13.
         """
+        from scipy.stats import bootstrap  # here, because its import takes longer than all else that is imported
+
         values = np.array([list(scores.values()) for scores in self.images.values()])
         low = high = values[0]
         if len(values) > 1:

@@ -106,7 +106,8 @@ class Pooling:
         size = self.h * self.w
         image = self._cell_slot // max(1, self.rows_of_cells * self.w)
         chosen[(self._cell_slot + (image + 1) * size)[cells]] = pixels
-        self._sample_of_block = torch.unravel_index(chosen, self._member.shape)
+        row = chosen // self.width
+        self._sample_of_block = row // self.height, row % self.height, chosen % self.width
 
     def _block_of_pixel(self, device: torch.device) -> Tensor:
         """The block each pixel lies in, counted over the batch: (B, H, W)."""
