@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from class_pictures import CLASSES, SHAPE, picture
+from class_pictures import CLASSES, SHAPE, picture, thinned
 
 from shapetailor import Classifier
 from shapetailor.classes import fine_tune as module
@@ -18,8 +18,14 @@ def samples():
 
 
 @pytest.fixture(scope="module")
-def taught(samples):
-    return Classifier.teach(samples, CLASSES)
+def few(samples):
+    """The same pictures with few marks, that a head is soon taught with."""
+    return [each._replace(marks=thinned(each.marks)) for each in samples]
+
+
+@pytest.fixture(scope="module")
+def taught(few):
+    return Classifier.teach(few, CLASSES)
 
 
 @pytest.fixture
@@ -28,10 +34,10 @@ def helped(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def tuned(taught, samples):
+def tuned(taught, few):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_helped", lambda *_: True)
-        return fine_tune(taught, samples, CONFIG)
+        return fine_tune(taught, few, CONFIG)
 
 
 @pytest.fixture
@@ -54,7 +60,7 @@ def test_networks_head_and_context_learn(taught, tuned):
 
 @pytest.mark.usefixtures("helped")
 @pytest.mark.parametrize("done", [1, 3], ids=["in the trial", "after it"])
-def test_a_stopped_run_goes_on_to_the_same_file(taught, samples, tuned, tmp_path, monkeypatch, done):
+def test_a_stopped_run_goes_on_to_the_same_file(taught, few, tuned, tmp_path, monkeypatch, done):
     whole = file_of(tuned, tmp_path / "whole.safetensors")
     batch, calls, state = module._batch, [], tmp_path / "m.safetensors"
 
@@ -66,25 +72,26 @@ def test_a_stopped_run_goes_on_to_the_same_file(taught, samples, tuned, tmp_path
 
     monkeypatch.setattr(module, "_batch", lambda *arguments: counted(*arguments, most=done))
     with pytest.raises(KeyboardInterrupt):
-        fine_tune(taught, samples, CONFIG, state=state)
+        fine_tune(taught, few, CONFIG, state=state)
     monkeypatch.setattr(module, "_batch", lambda *arguments: counted(*arguments, most=2 * CONFIG.steps))
-    assert file_of(fine_tune(taught, samples, CONFIG, state=state), tmp_path / "again.safetensors") == whole
+    assert file_of(fine_tune(taught, few, CONFIG, state=state), tmp_path / "again.safetensors") == whole
     assert len(calls) == 2 * CONFIG.steps  # none was taken twice
     assert not list(tmp_path.glob("*resume*"))
 
 
 @pytest.mark.parametrize("iou", [0.4, 0.5])
-def test_the_classifier_stays_where_held_out_pictures_get_no_better(taught, samples, monkeypatch, iou):
+def test_the_classifier_stays_where_held_out_pictures_get_no_better(taught, few, monkeypatch, iou):
     figures = iter([{"mean_iou": 0.5, "accuracy": 0.9}, {"mean_iou": iou, "accuracy": 0.9}])
     monkeypatch.setattr(module, "_measure", lambda *_: next(figures))
-    tuned = fine_tune(taught, samples, CONFIG)
+    tuned = fine_tune(taught, few, CONFIG)
     assert tuned.net is taught.net
     assert tuned.head is taught.head
     assert not tuned.record["fine_tune"]["helped"]
 
 
-def test_the_trial_has_not_seen_what_is_held_out(taught, samples, monkeypatch):
-    pictures, starts = [*samples, Taught("2", *picture(2))], []
+def test_the_trial_has_not_seen_what_is_held_out(taught, few, monkeypatch):
+    image, truth = picture(2)
+    pictures, starts = [*few, Taught("2", image, thinned(truth))], []
     monkeypatch.setattr(module, "_measure", lambda _, head, __: starts.append(head) or {"mean_iou": 0.0})
     (held,) = fine_tune(taught, pictures, CONFIG).record["fine_tune"]["held_out"]
     others = Classifier.teach([each for each in pictures if each.name != held], CLASSES)
@@ -120,7 +127,8 @@ def test_the_last_marks_of_a_class_are_not_held_out(taught, samples, pictures):
 
 @pytest.mark.usefixtures("one_copy")
 def test_a_crop_is_described_like_its_place_in_the_whole_picture(taught, samples):
-    copies = module._Copies(taught.net, [module._marked(taught, samples[0])], 2, 0)
+    part = Taught("part", samples[0].image[:48, :64], samples[0].marks[:48, :64])
+    copies = module._Copies(taught.net, [module._marked(taught, part)], 2, 0)
     inputs, targets = module._batch(copies, FineTuneConfig(batch=1, crop=32), 0)
     assert targets.shape == (1, 16, 16)
     whole, fixed = describe(taught.net, copies.marked[0].values), inputs.fixed[0]
