@@ -65,11 +65,14 @@ def ray_cluster():
     from ray.cluster_utils import Cluster
 
     here, store = Path(__file__).parent, {"object_store_memory": 80 * 2**20}
+    # Nodes are asked more often than usual, so that a killed one is soon missed. One that is merely slow is waited for.
+    asked = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
+    head = {"num_cpus": 0, **store, "include_dashboard": False, "_system_config": asked}
     paths = [str(here / "workers"), str(here.parent / "src"), os.environ.get("PYTHONPATH", "")]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("PYTHONPATH", os.pathsep.join(paths))
-        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **store, "include_dashboard": False})
+        cluster = Cluster(initialize_head=True, head_node_args=head)
         cluster.workers = [cluster.add_node(num_cpus=1, **store) for _ in range(2)]
         yield cluster
         ray.shutdown()

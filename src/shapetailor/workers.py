@@ -15,13 +15,12 @@ import multiprocessing
 import os
 import signal
 import socket
+import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, NamedTuple, TypeVar
-
-import torch
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -92,7 +91,9 @@ def memory_words(error: Exception) -> str | None:
     """Say that memory ran out, if that is the error: NumPy and torch have words of their own, Python has none."""
     if type(error) is MemoryError and error.args:
         return str(error)
-    if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error):
+    torch = sys.modules.get("torch")  # an error of its own comes only after its import
+    kinds = (MemoryError,) if torch is None else (MemoryError, torch.OutOfMemoryError)
+    if isinstance(error, kinds) or "can't allocate memory" in str(error):
         return "there is too little memory for it"
     return None
 
@@ -168,6 +169,8 @@ class _Worker:
 def _serve(connection: Connection, threads: int) -> None:
     """Work in a process until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
+    import torch  # here, so that a cluster's worker and the help of commands do without it
+
     torch.set_num_threads(threads)
     try:
         work = connection.recv()

@@ -99,10 +99,10 @@ def test_files_of_formats_2_and_3_give_the_same_labels(classifier, sample, tmp_p
 
 def test_equal_marks_give_an_equal_file_and_other_marks_another(tmp_path):
     image, truth = picture(0)
-    marks = thinned(truth)
-    other = marks.copy()
+    some = thinned(truth)
+    other = some.copy()
     other[:8] = 0
-    for name, marks in (("a", marks), ("b", marks), ("c", other)):
+    for name, marks in (("a", some), ("b", some), ("c", other)):
         Classifier.teach([(image, marks)], CLASSES).save(tmp_path / f"{name}.safetensors")
     a, b, c = ((tmp_path / f"{name}.safetensors").read_bytes() for name in "abc")
     assert a == b
