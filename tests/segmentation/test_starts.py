@@ -187,6 +187,9 @@ def test_pixels_go_to_the_nearest_mean_in_the_regions_metric_and_no_region_is_lo
     assert (found[:3] == -1).all()
     plain = assign(descriptors, region_means(descriptors, rough))
     assert (found == labels)[3:].mean() > (plain == labels)[3:].mean() + 0.05
+    missed = np.full((64, 64), -1)
+    missed[1::2, 1::2] = 0  # none of the pixels that a metric is made of
+    np.testing.assert_array_equal(reassigned(descriptors, missed), missed)
     same = np.zeros((2, 8, 8), np.float32)
     stripe = np.arange(8) // 4 * np.ones((8, 1), np.int64)
     np.testing.assert_array_equal(reassigned(same, stripe), stripe)
