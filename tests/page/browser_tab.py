@@ -30,14 +30,14 @@ def chromium():
 class Served:
     """`shapetailor serve FOLDER` in a process of its own."""
 
-    def __init__(self, folder, state):
-        self.folder, self.port = Path(folder), 0
+    def __init__(self, folder, state, *options):
+        self.folder, self.port, self._options = Path(folder), 0, options
         self._environment = os.environ | {"XDG_STATE_HOME": str(state)}
         self.start()
 
     def start(self):
         """Start it, on the former port if there was one."""
-        words = ["serve", str(self.folder), "--no-browser", "--port", str(self.port)]
+        words = ["serve", str(self.folder), "--no-browser", "--port", str(self.port), *self._options]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "shapetailor.cli", *words],
             stdout=subprocess.PIPE,

@@ -125,7 +125,8 @@ class Guard:
         if not hmac.compare_digest(given, wanted.encode()):
             return HTMLResponse(PLAIN.format(body=words), 403)
         answer = RedirectResponse("/", 303)
-        answer.set_cookie(self.cookie, self._key, httponly=True, samesite="strict", path="/")
+        # not "strict": the link may be followed from another site, such as a terminal in the browser
+        answer.set_cookie(self.cookie, self._key, httponly=True, samesite="lax", path="/")
         return answer
 
     def _is_known(self, scope: Scope) -> bool:
@@ -216,7 +217,7 @@ def _with_headers(send: Send, host: str) -> Send:
             headers = MutableHeaders(scope=message)
             headers["Content-Security-Policy"] = POLICY.format(host=host)
             headers["X-Content-Type-Options"] = "nosniff"
-            headers["Referrer-Policy"] = "no-referrer"
+            headers["Referrer-Policy"] = "same-origin"
             headers["Cross-Origin-Resource-Policy"] = "same-origin"
             headers["Cross-Origin-Opener-Policy"] = "same-origin"
             headers.setdefault("Cache-Control", "no-store")
