@@ -379,6 +379,33 @@ def test_the_keyboard_alone_marks_two_classes(open_tab, served):
     tab.until("state.picture.name !== 'p9'")
 
 
+def test_a_mouse_that_is_touched_does_not_disturb_a_stroke_by_keys(open_tab, served):
+    tab = open_tab("p18")
+    before = len(served.strokes("p18"))
+    tab.keys("1", "k", "Enter", "ArrowDown")
+    tab.page.mouse.move(*tab.on_screen(12, 12), steps=4)
+    tab.page.mouse.click(*tab.on_screen(14, 14))
+    tab.keys("ArrowDown", "Enter")
+    tab.stored()
+    (drawn,) = served.strokes("p18")[before:]
+    assert len({x for x, _ in drawn["points"]}) == 1
+    assert tab.page.locator("#place").inner_text().startswith("{:.0f}, {:.0f}".format(*drawn["points"][-1]))
+    assert "Arrow keys" in tab.page.locator("#status-text").inner_text()
+    tab.page.mouse.move(*tab.on_screen(20, 20), steps=4)
+    assert tab.page.locator("#status-text").inner_text() == ""  # the pointer draws again
+
+
+def test_nothing_jumps_when_a_picture_with_a_result_opens(open_tab):
+    tab = open_tab("p12")
+    tab.until("painted?.stage === 'applied'")
+    shifts = """() => new Promise((tell) => {
+        const watch = new PerformanceObserver((list) => tell(list.getEntries().map((each) => each.value)));
+        watch.observe({ type: "layout-shift", buffered: true });
+        setTimeout(() => tell([]), 500);
+    })"""
+    assert sum(tab.page.evaluate(shifts)) < 0.001
+
+
 def test_the_strip_is_one_stop_of_the_tab_key_and_arrows_walk_in_it(open_tab):
     tab = open_tab("p0")
     tab.page.locator('.thumb[tabindex="0"]').focus()

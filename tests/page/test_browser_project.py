@@ -82,6 +82,62 @@ def test_the_page_says_that_a_result_is_a_former_model_s_and_that_fine_tuning_di
     tab.page.locator("#guide").get_by_text("This result is a former model's.").wait_for()
 
 
+def test_the_password_is_asked_for_and_opens_the_page(browser, tmp_path, monkeypatch):
+    monkeypatch.setenv("SHAPETAILOR_PASSWORD", "correct horse")
+    server = Served(pictures(tmp_path / "steel", count=1), tmp_path / "state", "--password")
+    try:
+        page = browser.new_page()
+        page.goto(server.link.split("?")[0])
+        for password, then in (("wrong", ".wrong"), ("correct horse", '.thumb[data-name="p0"]')):
+            page.fill("input", password)
+            page.keyboard.press("Enter")
+            page.locator(then).wait_for()
+    finally:
+        server.kill()
+
+
+def test_the_link_may_be_followed_from_another_site(browser, served):
+    page = browser.new_page()
+    page.route("http://elsewhere.example/", lambda route: route.fulfill(body=f'<a href="{served.link}">link</a>'))
+    page.goto("http://elsewhere.example/")
+    page.click("a")
+    page.locator('.thumb[data-name="p0"]').wait_for()
+
+
+DROP = """([kind, files]) => {
+    const data = new DataTransfer();
+    for (const [name, bytes] of files) data.items.add(new File([new Uint8Array(bytes)], name));
+    document.body.dispatchEvent(new DragEvent(kind, {dataTransfer: data, bubbles: true, cancelable: true}));
+}"""
+
+
+def test_pictures_dropped_into_an_empty_window_open_before_all_have_come(browser, tmp_path):
+    dropped = [[path.name, list(path.read_bytes())] for path in sorted(pictures(tmp_path / "there", 2).iterdir())]
+    (tmp_path / "empty").mkdir()
+    server = Served(tmp_path / "empty", tmp_path / "state")
+    try:
+        tab = BrowserTab(browser.new_context(), server, "")
+        assert tab.page.locator("#empty").is_visible()
+        assert tab.page.locator("#low").is_disabled()
+        late = []
+        tab.page.route("**/api/pictures?file=p1.png", lambda route: late.append(route))
+        tab.page.evaluate(DROP, ["dragover", dropped])
+        assert tab.page.locator("#drop-veil").is_visible()
+        assert not tab.page.locator("#empty").is_visible()  # its words would show through
+        tab.page.evaluate(DROP, ["drop", dropped])
+        tab.until("state.picture?.name === 'p0'")
+        assert tab.page.locator("#low").is_enabled()
+        while not late:
+            tab.page.wait_for_timeout(20)
+        late[0].continue_()
+        tab.until("state.project.pictures.length === 2")
+        assert tab.get("state.picture.name") == "p0"
+        assert {path.name for path in (server.folder / "pictures").iterdir()} == {"p0.png", "p1.png"}
+        assert tab.errors == []
+    finally:
+        server.kill()
+
+
 def test_what_is_drawn_while_the_server_is_dead_arrives_when_it_is_back(tab, served):
     tab.keys("1")
     tab.draw((12, 12), (20, 50))

@@ -7,6 +7,7 @@ from zipfile import ZipFile
 
 import numpy as np
 import pytest
+import torch
 from class_pictures import SHAPE, picture, thinned
 from page_folders import LEFT, RIGHT, named_classes, page, pictures, tab
 from PIL import Image
@@ -15,6 +16,7 @@ from shapetailor.cli import main
 from shapetailor.page.jobs import Jobs
 from shapetailor.strokes.files import write_strokes
 from shapetailor.strokes.marks import Stroke
+from shapetailor.training.loop import Loop, Pace
 
 
 def wait(client, *states):
@@ -157,16 +159,22 @@ def test_held_out_figures_are_kept_from_teaching_to_teaching(tmp_path):
     assert model["teachings"][-1] == model["held_out"]["mean_iou"]
 
 
-def test_fine_tuning_draws_a_curve_of_held_out_figures():
+def test_fine_tuning_draws_its_loss_and_begins_anew_after_the_trial(capfd):
     jobs = Jobs(lambda job: None)
-    job = {"state": "running", "done": 0, "total": 3, "text": "", "curve": [], "held_out": None}
-    assert jobs._follow(job, "step 40/240: loss 0.3000, held_out_iou 0.8000, 10 s left")
-    assert jobs._follow(job, "step 80/240: loss 0.2000, held_out_iou 0.7000, 10 s left")
-    assert jobs._follow(job, "step 120/240: loss 0.2000, 10 s left")
+    job = {"state": "running", "done": 0, "total": 3, "text": "", "curve": []}
+    for steps in (6, 4):
+        net = torch.nn.Linear(1, 1)
+        loop = Loop(net, Pace(steps, learning_rate=0.1, every=2), progress=True)
+        for _ in loop:
+            loop.take(lambda net=net: net(torch.ones(1, 1)).square().mean())
+            if loop.due:
+                loop.record({})
+        said = capfd.readouterr().err.splitlines()
+        assert all(jobs._follow(job, line) for line in said)
+        assert [step for step, _ in job["curve"]] == list(range(2, steps + 1, 2))
+        assert [loss for _, loss in job["curve"]] == [round(each["loss"], 4) for each in loop.state.records]
     assert not jobs._follow(job, "something else")
-    assert job["curve"] == [[40, 0.8], [80, 0.7]]
-    assert job["held_out"] == {"mean_iou": 0.8}
-    assert (job["done"], job["total"], job["text"]) == (120, 240, "Fine-tuning: step 120 of 240, 10 s left")
+    assert (job["done"], job["total"], job["text"]) == (4, 4, "Fine-tuning: step 4 of 4, 0 s left")
 
 
 @pytest.mark.parametrize("kind", ["nonsense", None, 5])

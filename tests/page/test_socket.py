@@ -254,6 +254,25 @@ def test_regions_evolve_without_marks_until_they_are_done(client):
     assert len(frames[-1]["energy"]) > 1
 
 
+@pytest.mark.parametrize("news", [{"type": "stop"}, {"type": "stroke", "picture": "p0", "id": "1", "stroke": LEFT}])
+def test_regions_that_are_given_up_before_they_evolve_are_said_to_be(client, monkeypatch, news):
+    with tab(client) as mine:
+        engine, busy, go_on = client.page.engine, threading.Event(), threading.Event()
+        load = engine._loaded
+        monkeypatch.setattr(engine, "_loaded", lambda: busy.set() or (go_on.wait(60) and load()))
+        mine.draw("p0", LEFT)
+        assert busy.wait(60)
+        for kind in ("open", "evolve"):
+            mine.say(type=kind, picture="p0")
+        mine.say(**news)
+        mine.say(type="nonsense")
+        heard = []
+        mine.until(lambda each: heard.append(each) or each["type"] == "error")  # all was understood
+        go_on.set()
+        mine.until(lambda each: heard.append(each) or "second class" in each.get("text", ""))
+    assert {"type": "stopped", "picture": "p0"} in heard
+
+
 def test_a_newer_stroke_stops_the_refinement_of_an_older_one(client, monkeypatch):
     calls, engine = [], client.page.engine
     refining = threading.Event()

@@ -18,8 +18,8 @@ from .refusal import Refusal
 LONGEST_LINE, MOST_LINES = 2**16, 50
 #: Seconds that a job has to end in once it is asked to.
 PATIENCE = 5
-#: What fine-tuning says of its steps, of which some are judged by held-out pictures.
-STEP = re.compile(r"step (\d+)/(\d+): (?:.*held_out_iou ([\d.]+))?.*?(\d+ s) left")
+#: What fine-tuning says of its steps.
+STEP = re.compile(r"step (\d+)/(\d+): loss ([\d.]+).*, (\d+ s) left")
 
 
 class Jobs:
@@ -62,7 +62,6 @@ class Jobs:
             "total": total,
             "text": "Starting…",
             "curve": [],
-            "held_out": None,
             "failures": [],
         }
         try:
@@ -121,7 +120,7 @@ class Jobs:
         """Take a line of progress; False where it is something else."""
         try:
             news = json.loads(line)
-            known = {key: news[key] for key in ("done", "total", "text", "curve", "held_out") if key in news}
+            known = {key: news[key] for key in ("done", "total", "text") if key in news}
         except (ValueError, TypeError, KeyError):
             return False
         if job["state"] == "running":
@@ -136,9 +135,8 @@ class Jobs:
             return False
         text = f"Fine-tuning: step {step[1]} of {step[2]}, {step[4]} left"
         job |= {"done": int(step[1]), "total": int(step[2]), "text": text}
-        if step[3] is not None:
-            job["curve"] = [*job["curve"], [int(step[1]), float(step[3])]]
-            job["held_out"] = {"mean_iou": max(figure for _, figure in job["curve"])}
+        before = [point for point in job["curve"] if point[0] < int(step[1])]  # none where the trial has ended
+        job["curve"] = [*before, [int(step[1]), float(step[3])]]
         if job["state"] == "running":
             self._tell(job)
         return True

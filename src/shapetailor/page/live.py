@@ -79,9 +79,10 @@ class Engine:
     def want(self, name: str, evolve: int | str | None = None) -> None:
         """Ask for a picture's labels, or for its unaided evolution; what is asked last is done first."""
         with self._change:
-            self._evolving.pop(name, None)
             self._stopped.discard(name)
-            if evolve is not None:
+            if evolve is None:
+                self._forget_evolution(name)
+            else:
                 self._evolving[name] = evolve
             self._wanted[name] = None
             self._wanted.move_to_end(name)
@@ -106,7 +107,12 @@ class Engine:
         """End a picture's evolution."""
         with self._change:
             self._stopped.add(name)
-            self._evolving.pop(name, None)
+            self._forget_evolution(name)
+
+    def _forget_evolution(self, name: str) -> None:
+        """Say that an evolution will not begin; one that has begun shows its end."""
+        if self._evolving.pop(name, None) is not None:
+            self.tell(name, {"type": "stopped", "picture": name})
 
     def end(self) -> None:
         """End the thread after what it is doing."""

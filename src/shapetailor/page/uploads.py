@@ -73,4 +73,5 @@ def _check_picture(path: Path, name: str) -> None:
     except (ValueError, MemoryError) as error:
         if isinstance(error.__cause__, Image.DecompressionBombError):
             raise Refusal(413, words) from None
-        raise Refusal(415, str(error).replace(str(path), name)) from None
+        why = str(error).replace(str(path), name).rstrip(".")
+        raise Refusal(415, f"{why}. Save it anew as PNG or TIFF.") from None

@@ -206,7 +206,8 @@ def _read(path: Path) -> Picture:
     try:
         return read_picture(path)
     except ValueError as error:
-        raise Refusal(422, str(error).replace(str(path), path.name)) from error
+        why = str(error).replace(str(path), path.name).rstrip(".")
+        raise Refusal(422, f"{why}. Save it anew as PNG or TIFF, or take it out of the folder.") from error
 
 
 def _key(path: Path) -> tuple[Path, int, int]:

@@ -37,7 +37,7 @@ function row(each, place) {
   const chosen = each.value === state.classValue;
   const choose = make(
     "button",
-    { type: "button", className: "class", "aria-pressed": String(chosen), "data-value": each.value, onclick: () => chooseClass(each.value) },
+    { type: "button", className: "class", title: each.name, "aria-pressed": String(chosen), "data-value": each.value, onclick: () => chooseClass(each.value) },
     swatch(each.color),
     make("span", { className: "name", textContent: each.name }),
   );

@@ -15,7 +15,7 @@ export async function begin(kind) {
   if (running()) return say("A job is running. Cancel it first.", "error");
   const job = kind === "teach" ? { kind, fine_tune: byId("fine-tune").checked } : { kind };
   const answer = await attempt(startJob(job));
-  if (answer && !running()) takeJob({ kind, state: "running", done: 0, total: 0, text: `${NAMES[kind]}…`, curve: [], held_out: null, failures: [] });
+  if (answer && !running()) takeJob({ kind, state: "running", done: 0, total: 0, text: `${NAMES[kind]}…`, curve: [], failures: [] });
   return undefined;
 }
 
@@ -52,22 +52,25 @@ function show() {
   byId("job-text").classList.toggle("error", job?.state === "failed");
   byId("job-failures").hidden = !job?.failures?.length;
   byId("job-failures").replaceChildren(...(job?.failures ?? []).map((each) => make("li", { textContent: each.replace(`${state.project?.folder}/`, "") })));
-  const tuning = job?.curve?.length && (running() || job.state === "done");
-  if (tuning) showHeldOut(job.held_out, job.curve, `fine-tuning, ${job.curve.at(-1)[0]} steps`);
-  else showHeldOut(model?.held_out, (model?.teachings ?? []).map((each, place) => [place, each]), "teaching by teaching");
+  showCurve("tuning", running() ? job.curve : [], "loss of fine-tuning", []);
+  showHeldOut(model?.held_out, (model?.teachings ?? []).map((each, place) => [place, each]));
 }
 
-/** Figures on pictures that were held out, and how they came: step by step, or from one teaching to the next. */
-function showHeldOut(found, curve, how) {
+function showCurve(id, curve, how, heights) {
+  const ends = [curve[0], curve.at(-1)].map((point) => point?.[1].toFixed(3));
+  drawCurve(byId(id), curve, [how, ends.join(" → ")], heights);
+}
+
+/** Figures on pictures that were held out, and how they changed from one teaching to the next. */
+function showHeldOut(found, curve) {
   const box = byId("held-out");
   if (box.hidden && found) box.open = true;
   box.hidden = !found;
   if (!found) return;
   byId("held-out-line").textContent = `mean IoU ${found.mean_iou.toFixed(3)}`;
-  const ends = [curve[0], curve.at(-1)].map((point) => point?.[1].toFixed(3));
-  drawCurve(byId("job-curve"), curve.length > 1 ? curve : [], [how, ends.join(" → ")], [0, 1]);
+  showCurve("job-curve", curve.length > 1 ? curve : [], "teaching by teaching", [0, 1]);
   const iou = (found.iou ?? []).flatMap(([name, value]) => term(`IoU of ${name}`, value === null ? "–" : value.toFixed(3)));
-  byId("held-out-figures").replaceChildren(...(found.accuracy === undefined ? [] : term("accuracy", found.accuracy.toFixed(3))), ...iou);
+  byId("held-out-figures").replaceChildren(...term("accuracy", found.accuracy.toFixed(3)), ...iou);
 }
 
 const marked = () => (state.project?.pictures ?? []).filter((each) => each.marks !== "none").length;
@@ -104,6 +107,7 @@ export function findRegions() {
   if (!state.picture) return;
   if (state.evolving) {
     send({ type: "stop" });
+    status("Stopping after this step…");
     return;
   }
   const chosen = byId("region-count").value;

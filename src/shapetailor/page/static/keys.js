@@ -5,10 +5,10 @@ import { toggleHelp } from "./help.js";
 import { begin, findRegions } from "./jobs.js";
 import { status } from "./messages.js";
 import { finishStroke, holdSpace, mayDraw } from "./pointer.js";
-import { state } from "./state.js";
+import { on, state } from "./state.js";
 import { beginStroke, cancelStroke, extendStroke, liveStroke } from "./strokes.js";
 import { stepPicture } from "./thumbs.js";
-import { changeMarks, chooseTool, resizeBrush, toggle } from "./tools.js";
+import { changeMarks, chooseTool, resizeBrush, showPlace, toggle } from "./tools.js";
 import { cursor, move, redraw, showAll, zoom } from "./viewer.js";
 import { toPicture, toViewport, view, viewport } from "./view.js";
 
@@ -83,6 +83,7 @@ function arrow([dx, dy], small) {
   cursor.point = [cursor.point[0] + (dx * step) / view.scale, cursor.point[1] + (dy * step) / view.scale];
   if (liveStroke()) extendStroke(cursor.point);
   keepCursorInSight();
+  showPlace();
   return redraw("pen");
 }
 
@@ -93,13 +94,19 @@ function keepCursorInSight() {
   if (dx || dy) move(-dx, -dy);
 }
 
+/** Into the middle, of another picture too. */
+function placeCursor() {
+  cursor.point = cursor.byKeys ? toPicture(viewport.width / 2, viewport.height / 2) : null;
+}
+
 function toggleCursor() {
   if (!state.picture) return;
   cancelStroke();
   cursor.byKeys = !cursor.byKeys;
-  cursor.point = cursor.byKeys ? toPicture(viewport.width / 2, viewport.height / 2) : null;
+  placeCursor();
   if (cursor.byKeys) byId("pen").focus({ preventScroll: true });
   status(cursor.byKeys ? "Arrow keys move the cursor, Enter begins and ends a stroke, K leaves." : "");
+  showPlace();
   redraw("pen");
 }
 
@@ -117,6 +124,7 @@ function leave() {
 }
 
 export function startKeys() {
+  on(["picture"], () => cursor.byKeys && placeCursor());
   window.addEventListener("keydown", press);
   window.addEventListener("keyup", (event) => {
     if (event.key === " ") holdSpace(false);

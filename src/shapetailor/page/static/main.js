@@ -61,10 +61,12 @@ const messages = {
   status(message) {
     if (!message.picture || isShown(message)) hint(message.text);
   },
+  stopped(message) {
+    if (isShown(message)) endSearch();
+  },
   error(message) {
-    state.evolving = false;
+    endSearch();
     say(message.text, "error");
-    changed("frame");
   },
   project: refreshProject,
   async job({ job }) {
@@ -82,6 +84,13 @@ const messages = {
     void takeLive(header, bytes);
   },
 };
+
+/** The search for regions has ended without any. */
+function endSearch() {
+  if (state.evolving) status("");
+  state.evolving = false;
+  changed("frame");
+}
 
 /** Regions evolve until the server says that they are found. */
 function takeStage({ stage, finished, iteration }) {
@@ -128,6 +137,7 @@ async function start() {
   for (const name of [...asked, ...readable()]) {
     if (!state.picture) await openPicture(name);
   }
+  byId("sections").hidden = false; // not before they are full, so that nothing jumps
   connect(messages);
 }
 

@@ -2,7 +2,7 @@
  * Mouse, pen and touch: one pointer draws, two fingers (or the middle button, or the space bar) move and zoom.
  * Pen pressure is ignored, because the brush's radius is what the server is told.
  */
-import { say } from "./messages.js";
+import { say, status } from "./messages.js";
 import { classes, classOf, state } from "./state.js";
 import { beginStroke, cancelStroke, endStroke, extendStroke, isFull, liveStroke } from "./strokes.js";
 import { cursor, inViewport, move, redraw, zoom } from "./viewer.js";
@@ -29,8 +29,17 @@ export function mayDraw() {
   return true;
 }
 
+/** A stroke by keys goes on, whatever touches the mouse meanwhile. */
+const isDrawnByKeys = () => cursor.byKeys && liveStroke() !== null;
+
+/** The cursor follows the pointer again. */
+function leaveKeys() {
+  if (cursor.byKeys) status("");
+  cursor.byKeys = false;
+}
+
 function press(event) {
-  if (!state.picture || (liveStroke() && down.has(event.pointerId))) return;
+  if (!state.picture || isDrawnByKeys() || (liveStroke() && down.has(event.pointerId))) return;
   if (event.pointerType === "touch" && [...down.values()].some(({ type }) => type === "pen")) return; // a palm
   pen.focus({ preventScroll: true });
   const [left, top] = inViewport(event);
@@ -40,7 +49,7 @@ function press(event) {
   } catch {
     // the pointer is gone already
   }
-  cursor.byKeys = false;
+  leaveKeys();
   if (down.size > 1) {
     cancelStroke(); // a second finger: this was the beginning of a pinch
     panning = true;
@@ -55,9 +64,10 @@ function press(event) {
 }
 
 function drag(event) {
+  if (isDrawnByKeys()) return;
   const [left, top] = inViewport(event);
   cursor.point = event.pointerType === "touch" && !liveStroke() ? null : toPicture(left, top);
-  cursor.byKeys = false;
+  leaveKeys();
   const before = down.get(event.pointerId);
   if (before && down.size === 2) pinch(event.pointerId, left, top);
   else if (before && panning) move(left - before.left, top - before.top);
@@ -132,7 +142,7 @@ export function startPointer() {
   pen.addEventListener("pointerup", release);
   pen.addEventListener("pointercancel", release);
   pen.addEventListener("pointerleave", () => {
-    if (!liveStroke()) cursor.point = null;
+    if (!liveStroke() && !cursor.byKeys) cursor.point = null;
     redraw("pen");
   });
   pen.addEventListener("wheel", wheel, { passive: false });

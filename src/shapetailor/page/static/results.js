@@ -67,7 +67,7 @@ function showAreas() {
   const hasBoth = Boolean(state.picture?.applied);
   byId("source").hidden = !hasBoth;
   for (const button of byId("source").children) {
-    button.setAttribute("aria-checked", String(button.dataset.source === shownSource()));
+    button.setAttribute("aria-pressed", String(button.dataset.source === shownSource()));
     button.disabled = button.dataset.source === "live" && !state.frames.live;
   }
   showDownloads();

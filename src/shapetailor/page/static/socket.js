@@ -32,6 +32,7 @@ async function opened() {
 
 async function lost() {
   state.connected = false;
+  if (state.evolving) status("");
   state.evolving = false;
   changed("connection");
   failures += 1;

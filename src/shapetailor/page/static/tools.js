@@ -78,6 +78,7 @@ function showTools() {
     button.tabIndex = chosen ? 0 : -1;
   }
   byId("radius").value = String(toPlace(state.radius));
+  byId("radius").setAttribute("aria-valuetext", `${state.radius} pixels`);
   byId("radius-out").textContent = String(state.radius);
   byId("pen").classList.toggle("grab", state.tool === "pan");
 }
@@ -95,7 +96,7 @@ function showZoom() {
 }
 
 /** Say below the picture what is under the pointer. */
-function showPlace() {
+export function showPlace() {
   const point = cursor.point;
   const picture = state.picture;
   if (!picture) return;
@@ -194,4 +195,5 @@ export function startTools() {
   showTools();
   showOptions();
   showMarksState();
+  openRange();
 }

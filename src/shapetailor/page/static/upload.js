@@ -3,28 +3,28 @@ import { upload } from "./api.js";
 import { byId } from "./dom.js";
 import { say, status } from "./messages.js";
 
-let added = /** @type {(name: string) => void} */ (() => {});
+let added = /** @type {(name: string) => Promise<void>} */ (async () => {});
 
 /** Send the files one after the other; one that is refused does not stop the rest. @param {Iterable<File>} files */
 async function addFiles(files) {
   const all = [...files];
-  let first = null;
+  let opened = false;
   for (const [number, file] of all.entries()) {
     status(`Adding ${file.name} (${number + 1} of ${all.length})…`);
     try {
       const { name } = await upload(file);
-      first ??= name;
+      if (!opened) await added(name);
+      opened = true;
     } catch (error) {
       say(error.message.startsWith(file.name) ? error.message : `${file.name}: ${error.message}`, "error");
     }
   }
   status("");
-  if (first !== null) added(first);
 }
 
 const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
 
-/** @param {(name: string) => void} whenAdded called with the first picture that was added */
+/** @param {(name: string) => Promise<void>} whenAdded called with the first picture that was added */
 export function startUpload(whenAdded) {
   added = whenAdded;
   const input = byId("file-input");
