@@ -8,7 +8,6 @@ import shapetailor as st
 from gallery import BACKENDS, NAMES, by_scipy, label_map, problems
 from shapetailor.poisson import edges_of, laplacian
 from shapetailor.poisson.cpu import checkerboard
-from shapetailor.poisson.cpu import dispatch as cpu
 
 
 def data(*shape, dtype=torch.float64, seed=0):
@@ -55,21 +54,6 @@ def test_several_scales_in_one_call_equal_one_call_each(backend):
     assert together.shape == (1, 3, 2, 17, 13)
     for row, alpha in zip(together[0], alphas, strict=True):
         torch.testing.assert_close(row[None], st.smooth(x, labels, alpha, tol=1e-10), rtol=1e-8, atol=1e-8)
-
-
-def test_several_small_scales_share_one_chebyshev_series(monkeypatch):
-    labels, x = label_map("halves", 40, 40)[None], data(1, 1, 40, 40)
-    together, scales = [], cpu._scales
-    monkeypatch.setattr(
-        cpu, "_scales", lambda grid, alphas, *rest: together.append(alphas) or scales(grid, alphas, *rest)
-    )
-    _, stats = st.smooth(x, labels, torch.tensor([[1.0], [4.0], [10.0]]), tol=1e-3, return_stats=True)
-    assert stats.backend == "chebyshev"
-    longest = st.smooth(x, labels, 10.0, tol=1e-3, backend="torch", return_stats=True)[1].iterations
-    assert stats.iterations < 1.5 * longest
-    assert together == [[1.0, 4.0, 10.0]]
-    st.smooth(x, labels, torch.tensor([[1.0], [4.0], [200.0]]), tol=1e-3)
-    assert len(together) == 1
 
 
 @given(strategies.integers(1, 3000), strategies.integers(1, 3000))

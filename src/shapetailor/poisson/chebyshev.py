@@ -5,7 +5,7 @@ from κ and the tolerance, not from the data: no region's answer depends on anot
 """
 
 from functools import lru_cache
-from math import acosh, ceil, log, sqrt
+from math import acosh, ceil, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -72,30 +72,3 @@ def half_steps(alpha: float, low: float, high: float, tol: float) -> HalfSteps:
         omegas[k] = 1.0 / (1.0 - omegas[k - 1] * rho * rho / (2.0 if k == 1 else 4.0))
     omegas.setflags(write=False)
     return HalfSteps(rate, margin, omegas)
-
-
-def series_length(alpha: float, conductance: float, tol: float) -> int:
-    """Return how many terms of `series` leave a relative residual of at most `tol`.
-
-    The residual of the series cut after T_K is ``(4αc/√κ) ((−ρ)^K T_{K+1} − (−ρ)^{K+1} T_K)``; each T is at
-    most 1 in size.
-    """
-    kappa = condition(alpha, conductance)
-    if kappa <= 1.0 + 1e-12:
-        return 1
-    rho = (sqrt(kappa) - 1.0) / (sqrt(kappa) + 1.0)
-    size = 0.5 * (kappa - 1.0) / sqrt(kappa) * (1.0 + rho)
-    return 1 + max(0, ceil(log(max(size / tol, 1.0)) / -log(rho)))
-
-
-def series(alpha: float, conductance: float, terms: int) -> Floats:
-    """Return a_k of ``A⁻¹ = Σ a_k T_k(S)`` with ``S = L/(4c) − I``, whose spectrum lies in [−1, 1].
-
-    From ``1/(z+s) = (2/√(z²−1)) (½ + Σ (−ρ)^k T_k(s))``. The T_k are the same for every α: that is what
-    several scales of one channel share.
-    """
-    kappa = condition(alpha, conductance)
-    rho = (sqrt(kappa) - 1.0) / (sqrt(kappa) + 1.0)
-    coefficients: Floats = (2.0 / sqrt(kappa)) * np.power(-rho, np.arange(terms))
-    coefficients[0] /= 2.0
-    return coefficients

@@ -23,8 +23,6 @@ Task = Callable[[], tuple[str, int, float]]
 
 #: Condition number above which multigrid is faster.
 CROSSOVER = 6000.0
-#: Condition number, of the largest α, up to which several scales share the terms of one series.
-SHARED_CROSSOVER = 100.0
 #: Bounds for the channels of a multigrid task, which share its overhead: pixels times channels, and channels.
 LANE_PIXELS, FEWEST_LANES, MOST_LANES = 2**21, 8, 12
 #: Pixels times channels below which a second thread is not worth its start.
@@ -118,22 +116,6 @@ def _chebyshev(
     return "chebyshev", ceil(half_steps / 2), float(residual)
 
 
-def _scales(
-    grid: Grid, alphas: list[float], conductance: float, tol: float, x: Array, out: Array
-) -> tuple[str, int, float]:
-    """Solve channels (n, H, W) at several α by one Chebyshev series."""
-    lengths = np.array([chebyshev.series_length(alpha, conductance, tol) for alpha in alphas])
-    terms = 2 * ceil(int(lengths.max()) / 2)
-    coefficients = np.zeros((len(alphas), terms), x.dtype)
-    for row, alpha, length in zip(coefficients, alphas, lengths, strict=True):
-        row[:length] = chebyshev.series(alpha, conductance, int(length))
-    scale = x.dtype.type(0.5 / conductance if conductance else 0.0)
-    residual = kernels.scales_channels(
-        x, grid.inside, *grid.edges, *grid.runs, np.array(alphas, x.dtype), scale, coefficients, lengths, out
-    )
-    return "chebyshev", terms, float(residual)
-
-
 def _multigrid(
     grid: Grid, alphas: list[float], conductance: float, tol: float,
     x: list[Array], guess: list[Array] | None, out: list[Array], max_steps: int,
@@ -168,15 +150,10 @@ class _Job:
         """Split the solve into independent tasks, each a group of channels of one image."""
         small = self._small(method)
         large = [(int(a), int(c)) for a, c in np.argwhere(~small)]
-        shared = len(small) > 1 and self.guess is None and not large and bool((self.alpha == self.alpha[:, :1]).all())
-        shared = shared and chebyshev.condition(float(self.alpha.max()), self.conductance) <= SHARED_CROSSOVER
         for image in range(len(self.grids)):
             yield from self._multigrid(image, large)
-            if shared:
-                yield from self._shared(image)
-            else:
-                for a in range(len(small)):
-                    yield from self._separate(image, a, np.flatnonzero(small[a]))
+            for a in range(len(small)):
+                yield from self._separate(image, a, np.flatnonzero(small[a]))
 
     def _small(self, method: str | None) -> Array:
         """Which solves Chebyshev does."""
@@ -204,20 +181,6 @@ class _Job:
                 self.x[image], None if self.guess is None else self.guess[image, a], self.out[image, a],
                 self.max_steps or 10**6,
             )  # fmt: skip
-
-    def _shared(self, image: int) -> Iterator[Task]:
-        alphas: list[float] = self.alpha[:, 0].tolist()
-        channels = np.arange(self.x.shape[1])
-        for part in _cut(channels, self._share(len(channels))):
-
-            def task(part: Array = part) -> tuple[str, int, float]:
-                x = self.x[image, part[0] : part[-1] + 1]
-                out = np.empty((len(alphas), *x.shape), x.dtype)
-                result = _scales(self.grids[image], alphas, self.conductance, self.tol, x, out)
-                self.out[image, :, part[0] : part[-1] + 1] = out
-                return result
-
-            yield task
 
     def _multigrid(self, image: int, solves: list[tuple[int, int]]) -> Iterator[Task]:
         limit = max(FEWEST_LANES, min(MOST_LANES, LANE_PIXELS // self.grids[0].size))

@@ -1,9 +1,7 @@
-"""Compiled kernels on the padded grid: the stencil, sums over regions, connected components, the Chebyshev series.
+"""Compiled kernels on the padded grid: the stencil, sums over regions, connected components.
 
 An image is a flat array of (H+2, W+2) with a frame of zeros; `pitch` is W+2. ``cx[p]`` is the edge between p−1 and p,
 ``cy[p]`` the one between p−pitch and p. The frame has no edges, so whole rows are one long vector loop.
-
-The series runs in wavefronts: `DEPTH` of its terms pass over a block of rows while it is in the cache.
 
 Fused multiply-adds are allowed: with conductances 0 and 1 the products are exact, so that sums are the same whichever
 operand comes first.
@@ -15,10 +13,6 @@ import numpy as np
 
 from ...arrays import Array
 from ...parallel import compiled
-
-DEPTH = 8
-#: Pixels in a wavefront's block.
-BLOCK = 2048
 
 
 @compiled(fastmath={"contract"})
@@ -60,63 +54,6 @@ def residual(u: Array, rhs: Array, cx: Array, cy: Array, pitch: int, lo: int, hi
         r[i] = residual_at(
             b[i], here[i], left[i], right[i], up[i], under[i], c_left[i], c_right[i], c_up[i], c_under[i], alpha
         )
-
-
-@compiled(fastmath={"contract"})
-def _term(t: Array, old: Array, cx: Array, cy: Array, pitch: int, lo: int, hi: int, scale: Any) -> None:
-    """t_{k+1} = 2 S t_k − t_{k−1} with 2 S = scale·L − 2I, written over `old` = t_{k−1}."""
-    here, left, right = t[lo:hi], t[lo - 1 : hi - 1], t[lo + 1 : hi + 1]
-    up, under = t[lo - pitch : hi - pitch], t[lo + pitch : hi + pitch]
-    c_left, c_right, c_up, c_under = cx[lo:hi], cx[lo + 1 : hi + 1], cy[lo:hi], cy[lo + pitch : hi + pitch]
-    out = old[lo:hi]
-    for i in range(len(here)):
-        v = here[i]
-        vertical = c_up[i] * (v - up[i]) + c_under[i] * (v - under[i])
-        horizontal = c_left[i] * (v - left[i]) + c_right[i] * (v - right[i])
-        out[i] = (scale * (vertical + horizontal) - (v + v)) - out[i]
-
-
-@compiled(fastmath={"contract"})
-def _add_pair(out: Array, t0: Array, t1: Array, lo: int, hi: int, a0: Any, a1: Any) -> None:
-    """Add two terms of the series at once: `out` is read and written half as often."""
-    total, x0, x1 = out[lo:hi], t0[lo:hi], t1[lo:hi]
-    for i in range(len(total)):
-        total[i] += a0 * x0[i] + a1 * x1[i]
-
-
-@compiled()
-def chebyshev_scales(
-    t: Array, other: Array, cx: Array, cy: Array, pitch: int,
-    scale: Any, coefficients: Array, lengths: Array, out: Array,
-) -> None:  # fmt: skip
-    """Add ``Σ_k coefficients[a, k] T_k(S) rhs`` to out[a] for several scales a; t holds rhs, `other` zeros.
-
-    The number of terms is even: they come in pairs (t_{2j}, t_{2j+1}), which are what the two buffers hold. A
-    block's pair is summed when its second term is done, before the wavefront overwrites the first.
-    """
-    end = t.size - pitch
-    scales, terms = coefficients.shape
-    rows = max(1, BLOCK // pitch) * pitch
-    blocks = (end - pitch + rows - 1) // rows
-    _term(t, other, cx, cy, pitch, pitch, end, scale / 2)
-    for i in range(pitch, end):  # t_1 = S t_0
-        other[i] += t[i]
-    for a in range(scales):
-        _add_pair(out[a], t, other, pitch, end, coefficients[a, 0], coefficients[a, 1])
-    for first in range(2, terms, DEPTH):
-        depth = min(DEPTH, terms - first)
-        for front in range(blocks + depth - 1):
-            for k in range(max(0, front - blocks + 1), min(depth, front + 1)):
-                lo = pitch + (front - k) * rows
-                hi = min(lo + rows, end)
-                n = first + k
-                if n % 2 == 0:
-                    _term(other, t, cx, cy, pitch, lo, hi, scale)
-                    continue
-                _term(t, other, cx, cy, pitch, lo, hi, scale)
-                for a in range(scales):
-                    if n - 1 < lengths[a]:
-                        _add_pair(out[a], t, other, lo, hi, coefficients[a, n - 1], coefficients[a, n])
 
 
 @compiled(fastmath={"reassoc", "contract"})
@@ -174,60 +111,6 @@ def region_mean(runs: Array, count: int, x: Array, out: Array) -> None:
     for k in range(runs.shape[0]):
         lo, hi, c = runs[k]
         out[lo:hi] = total[c] / pixels[c]
-
-
-@compiled()
-def pad_channel(x: Array, inside: Array, out: Array) -> None:
-    """Copy a channel (H, W) into a flat frame of zeros, without what lies outside every region."""
-    height, width = x.shape
-    for y in range(height):
-        row = out[(y + 1) * (width + 2) + 1 :]
-        for i in range(width):
-            row[i] = x[y, i] if inside[y, i] else 0
-
-
-@compiled()
-def unpad_channel(flat: Array, out: Array) -> None:
-    """Copy a channel out of its frame."""
-    height, width = out.shape
-    for y in range(height):
-        first = (y + 1) * (width + 2) + 1
-        out[y] = flat[first : first + width]
-
-
-@compiled()
-def residual_norm(u: Array, rhs: Array, cx: Array, cy: Array, pitch: int, alpha: Any, scratch: Array) -> float:
-    """Relative residual of one channel; 0 where the right-hand side is."""
-    end = u.size - pitch
-    size = dot(rhs, rhs)
-    if size == 0:
-        return 0.0
-    residual(u, rhs, cx, cy, pitch, pitch, end, alpha, scratch)
-    relative: float = np.sqrt(dot(scratch[pitch:end], scratch[pitch:end]) / size)
-    return relative
-
-
-@compiled()
-def scales_channels(
-    x: Array, inside: Array, cx: Array, cy: Array, pitch: int, runs: Array, count: int,
-    alphas: Array, scale: Any, coefficients: Array, lengths: Array, out: Array,
-) -> float:  # fmt: skip
-    """Solve channels (n, H, W) at several α each, into out (α, n, H, W); return the worst residual."""
-    rhs, t, other = np.zeros(cx.size, x.dtype), np.empty(cx.size, x.dtype), np.empty(cx.size, x.dtype)
-    mean = np.zeros(cx.size, x.dtype)
-    total = np.empty((alphas.size, cx.size), x.dtype)
-    worst = 0.0
-    for c in range(x.shape[0]):
-        pad_channel(x[c], inside, rhs)
-        region_mean(runs, count, rhs, mean)
-        t[:] = rhs - mean
-        other[:] = 0
-        total[:] = mean
-        chebyshev_scales(t, other, cx, cy, pitch, scale, coefficients, lengths, total)
-        for a in range(alphas.size):
-            unpad_channel(total[a], out[a, c])
-            worst = max(worst, residual_norm(total[a], rhs, cx, cy, pitch, alphas[a], other))
-    return worst
 
 
 @compiled()
