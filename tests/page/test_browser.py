@@ -226,6 +226,14 @@ def test_found_regions_can_be_put_away(open_tab):
     np.testing.assert_array_equal(tab.values(), before)
 
 
+def test_a_picture_s_name_does_not_hide_how_many_are_done(open_tab):
+    tab = open_tab("p0")
+    job = {"kind": "teach", "state": "running", "done": 1, "total": 4, "curve": [], "failures": []}
+    for text, told in (("Looking at p4.png", "Looking at p4.png (1 of 4)"), ("1 of 4 pictures", "1 of 4 pictures")):
+        tab.page.evaluate("job => import('/static/jobs.js').then(({takeJob}) => takeJob(job))", job | {"text": text})
+        assert tab.page.locator("#job-text").inner_text() == told
+
+
 def test_the_page_says_what_to_do_next(open_tab):
     tab = open_tab("p18")
     guide = tab.page.locator("#guide")
