@@ -23,7 +23,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory, browser):
-    folder = pictures(tmp_path_factory.mktemp("pages") / "steel", count=19)
+    folder = pictures(tmp_path_factory.mktemp("pages") / "steel", count=22)
     tile = np.tile(picture(0)[0][:64, :64], (LARGE // 64 + 1, LARGE // 64 + 1))[:LARGE, :LARGE]
     Image.fromarray(tile).save(folder / "large.png", compress_level=1)
     deep = picture(1)[0].astype(np.uint16) * 20 + 1000
@@ -246,6 +246,24 @@ def test_the_page_says_what_to_do_next(open_tab):
     guide.get_by_text("Draw where it is wrong").wait_for()
 
 
+def test_a_button_that_was_clicked_does_not_keep_the_space_bar_from_moving_the_picture(open_tab):
+    tab = open_tab("p20")
+    tab.keys("1")
+    tab.draw(*LEFT)
+    tab.stored()
+    tab.page.click("#zoom-in")
+    place = tab.on_screen(*LEFT[0])
+    tab.page.keyboard.down(" ")
+    tab.draw(*RIGHT)
+    tab.page.keyboard.up(" ")
+    tab.stored()
+    assert tab.get("state.strokes.length") == 1
+    assert tab.on_screen(*LEFT[0]) != place
+    tab.page.locator("#undo").focus()
+    tab.keys(" ")  # without a pointer the bar presses the button
+    tab.until("state.strokes.length === 0")
+
+
 def test_zoom_stays_after_a_stroke(open_tab):
     tab = open_tab("p3")
     tab.page.mouse.move(*tab.on_screen(30, 30))
@@ -401,6 +419,13 @@ def test_a_mouse_that_is_touched_does_not_disturb_a_stroke_by_keys(open_tab, ser
     assert "Arrow keys" in tab.page.locator("#status-text").inner_text()
     tab.page.mouse.move(*tab.on_screen(20, 20), steps=4)
     assert tab.page.locator("#status-text").inner_text() == ""  # the pointer draws again
+
+
+def test_the_cursor_of_the_keys_draws_whatever_tool_was_chosen(open_tab, served):
+    tab = open_tab("p21")
+    tab.keys("1", "v", "k", "Enter", "ArrowDown", "Enter")
+    tab.stored()
+    assert [stroke["kind"] for stroke in served.strokes("p21")] == ["brush"]
 
 
 def test_nothing_jumps_when_a_picture_with_a_result_opens(open_tab):
