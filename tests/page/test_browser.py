@@ -311,6 +311,9 @@ def test_a_class_in_use_is_not_removed_and_the_page_says_so(open_tab):
     tab.page.click("#class-remove")
     tab.page.locator("#class-error:not(:empty)").wait_for()
     assert tab.get("state.project.classes.length") == 2
+    tab.page.fill("#class-name", " ")
+    tab.keys("Enter")
+    tab.page.locator("#class-error").get_by_text("Give the class a name.").wait_for()
     tab.page.fill("#class-name", "grainy")
     tab.keys("Enter")
     tab.page.locator("#class-error").get_by_text("grainy comes twice").wait_for()
@@ -405,6 +408,13 @@ def test_the_keyboard_alone_marks_two_classes(open_tab, served):
     tab.until("state.picture.name !== 'p9'")
 
 
+def test_the_cursor_of_the_keys_draws_whatever_tool_was_chosen(open_tab, served):
+    tab = open_tab("p21")
+    tab.keys("1", "v", "k", "Enter", "ArrowDown", "Enter")
+    tab.stored()
+    assert [stroke["kind"] for stroke in served.strokes("p21")] == ["brush"]
+
+
 def test_a_mouse_that_is_touched_does_not_disturb_a_stroke_by_keys(open_tab, served):
     tab = open_tab("p18")
     before = len(served.strokes("p18"))
@@ -419,13 +429,6 @@ def test_a_mouse_that_is_touched_does_not_disturb_a_stroke_by_keys(open_tab, ser
     assert "Arrow keys" in tab.page.locator("#status-text").inner_text()
     tab.page.mouse.move(*tab.on_screen(20, 20), steps=4)
     assert tab.page.locator("#status-text").inner_text() == ""  # the pointer draws again
-
-
-def test_the_cursor_of_the_keys_draws_whatever_tool_was_chosen(open_tab, served):
-    tab = open_tab("p21")
-    tab.keys("1", "v", "k", "Enter", "ArrowDown", "Enter")
-    tab.stored()
-    assert [stroke["kind"] for stroke in served.strokes("p21")] == ["brush"]
 
 
 def test_nothing_jumps_when_a_picture_with_a_result_opens(open_tab):
@@ -448,6 +451,33 @@ def test_the_strip_is_one_stop_of_the_tab_key_and_arrows_walk_in_it(open_tab):
     assert tab.get("state.picture.name") == "p1"
     tab.keys("Tab")
     assert not tab.page.evaluate("document.activeElement.matches('.thumb')")
+
+
+FOCUS = "document.activeElement.ariaLabel ?? document.activeElement.textContent"
+
+
+def test_the_focus_stays_where_it_is_when_lists_are_made_anew(open_tab):
+    tab = open_tab("p21")
+    tab.page.locator("#class-list .class").last.focus()
+    tab.keys("Enter")
+    tab.until("state.classValue === 7")
+    assert "grainy" in tab.page.evaluate(FOCUS)
+    tab.keys("Tab", "Enter")
+    tab.page.fill("#class-name", "coarse")
+    tab.keys("Enter")
+    tab.until("state.project.classes[1].name === 'coarse'")
+    assert tab.page.evaluate(FOCUS) == "Edit coarse"
+    tab.keys("Enter")
+    tab.page.fill("#class-name", "grainy")
+    tab.keys("Enter")
+    tab.until("state.project.classes[1].name === 'grainy'")
+    tab.page.locator("#downloads summary").focus()
+    tab.keys("Enter", "Tab")
+    focused = tab.page.evaluate(FOCUS)
+    tab.page.evaluate("import('/static/opening.js').then(({refreshProject}) => refreshProject())")
+    assert tab.page.evaluate(FOCUS) == focused != ""
+    tab.keys("Escape")
+    assert tab.page.locator("#downloads").get_attribute("open") is None
 
 
 def test_fingers_draw_alone_and_zoom_in_pairs(open_tab, served):
