@@ -274,6 +274,16 @@ def test_zoom_stays_after_a_stroke(open_tab):
     assert tab.get("({...shapetailor.view})") == view
 
 
+def test_what_is_said_of_the_place_under_the_pointer_goes_with_the_labels(open_tab):
+    tab = open_tab("p19")
+    mark(tab)
+    tab.refined()
+    tab.page.locator("#place").get_by_text("· grainy").wait_for()
+    tab.keys("Control+z")
+    tab.until("!shapetailor.labels()")
+    assert "·" not in tab.page.locator("#place").inner_text()
+
+
 def test_the_wheel_zooms_towards_the_pointer(open_tab):
     tab = open_tab("p3")
     before, scale = tab.on_screen(30, 30), tab.get("shapetailor.view.scale")
@@ -388,13 +398,16 @@ def test_brightness_of_16_bits_asks_for_other_tiles(open_tab):
         tab.page.locator("#low").fill("2000")
 
 
-@pytest.mark.parametrize(("width", "height"), [(360, 640), (480, 900), (820, 1180), (1280, 720)])
+@pytest.mark.parametrize(("width", "height"), [(360, 640), (480, 900), (820, 1180), (1024, 768), (1280, 720)])
 def test_no_window_is_too_narrow(open_tab, width, height):
     tab = open_tab("p0", width, height)
     assert tab.page.evaluate("document.documentElement.scrollWidth") == width
     viewer = tab.page.locator("#viewer").bounding_box()
     assert viewer["height"] > 250
     assert viewer["width"] > width / 2
+    beyond = """[...document.querySelectorAll("#toolbar button")].filter((each) =>
+        each.getBoundingClientRect().right > document.getElementById("toolbar").getBoundingClientRect().right)"""
+    assert tab.page.evaluate(f"{beyond}.map((each) => each.id)") == []
 
 
 def test_the_keyboard_alone_marks_two_classes(open_tab, served):
