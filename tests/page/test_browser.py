@@ -221,6 +221,7 @@ def test_found_regions_can_be_put_away(open_tab):
     tab.page.select_option("#region-count", "2")
     tab.page.click("#find")
     tab.until("painted?.stage === 'evolving' && !state.evolving")
+    tab.page.locator("#guide").get_by_text("These regions are only to look at.").wait_for(state="attached")
     tab.page.click("#find-hide")
     tab.until("painted?.stage === 'refined'")
     np.testing.assert_array_equal(tab.values(), before)

@@ -13,6 +13,7 @@ function sentence() {
   if (!picture || state.evolving) return "";
   if (!picture.editable) return "This picture is marked by a map in the folder marks; strokes cannot be drawn on it.";
   if (state.job?.state === "running") return MEANWHILE[state.job.kind];
+  if (shownFrame()?.stage === "evolving") return "These regions are only to look at. Draw strokes of your classes, or hide them.";
   const drawn = new Set(drawnStrokes().map((each) => each.region).filter((region) => region > 0));
   const isUnapplied = project.model && !project.model.results && !isOutgrown();
   if (shownFrame()?.stage === "applied" && isUnapplied) return "This result is a former model's. Apply to all once more.";
