@@ -23,7 +23,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory, browser):
-    folder = pictures(tmp_path_factory.mktemp("pages") / "steel", count=19)
+    folder = pictures(tmp_path_factory.mktemp("pages") / "steel", count=22)
     tile = np.tile(picture(0)[0][:64, :64], (LARGE // 64 + 1, LARGE // 64 + 1))[:LARGE, :LARGE]
     Image.fromarray(tile).save(folder / "large.png", compress_level=1)
     deep = picture(1)[0].astype(np.uint16) * 20 + 1000
@@ -221,9 +221,18 @@ def test_found_regions_can_be_put_away(open_tab):
     tab.page.select_option("#region-count", "2")
     tab.page.click("#find")
     tab.until("painted?.stage === 'evolving' && !state.evolving")
+    tab.page.locator("#guide").get_by_text("These regions are only to look at.").wait_for(state="attached")
     tab.page.click("#find-hide")
     tab.until("painted?.stage === 'refined'")
     np.testing.assert_array_equal(tab.values(), before)
+
+
+def test_a_picture_s_name_does_not_hide_how_many_are_done(open_tab):
+    tab = open_tab("p0")
+    job = {"kind": "teach", "state": "running", "done": 1, "total": 4, "curve": [], "failures": []}
+    for text, told in (("Looking at p4.png", "Looking at p4.png (1 of 4)"), ("1 of 4 pictures", "1 of 4 pictures")):
+        tab.page.evaluate("job => import('/static/jobs.js').then(({takeJob}) => takeJob(job))", job | {"text": text})
+        assert tab.page.locator("#job-text").inner_text() == told
 
 
 def test_the_page_says_what_to_do_next(open_tab):
@@ -238,6 +247,24 @@ def test_the_page_says_what_to_do_next(open_tab):
     guide.get_by_text("Draw where it is wrong").wait_for()
 
 
+def test_a_button_that_was_clicked_does_not_keep_the_space_bar_from_moving_the_picture(open_tab):
+    tab = open_tab("p20")
+    tab.keys("1")
+    tab.draw(*LEFT)
+    tab.stored()
+    tab.page.click("#zoom-in")
+    place = tab.on_screen(*LEFT[0])
+    tab.page.keyboard.down(" ")
+    tab.draw(*RIGHT)
+    tab.page.keyboard.up(" ")
+    tab.stored()
+    assert tab.get("state.strokes.length") == 1
+    assert tab.on_screen(*LEFT[0]) != place
+    tab.page.locator("#undo").focus()
+    tab.keys(" ")  # without a pointer the bar presses the button
+    tab.until("state.strokes.length === 0")
+
+
 def test_zoom_stays_after_a_stroke(open_tab):
     tab = open_tab("p3")
     tab.page.mouse.move(*tab.on_screen(30, 30))
@@ -246,6 +273,16 @@ def test_zoom_stays_after_a_stroke(open_tab):
     tab.draw((28, 28), (34, 34))
     tab.stored()
     assert tab.get("({...shapetailor.view})") == view
+
+
+def test_what_is_said_of_the_place_under_the_pointer_goes_with_the_labels(open_tab):
+    tab = open_tab("p19")
+    mark(tab)
+    tab.refined()
+    tab.page.locator("#place").get_by_text("· grainy").wait_for()
+    tab.keys("Control+z")
+    tab.until("!shapetailor.labels()")
+    assert "·" not in tab.page.locator("#place").inner_text()
 
 
 def test_the_wheel_zooms_towards_the_pointer(open_tab):
@@ -285,6 +322,9 @@ def test_a_class_in_use_is_not_removed_and_the_page_says_so(open_tab):
     tab.page.click("#class-remove")
     tab.page.locator("#class-error:not(:empty)").wait_for()
     assert tab.get("state.project.classes.length") == 2
+    tab.page.fill("#class-name", " ")
+    tab.keys("Enter")
+    tab.page.locator("#class-error").get_by_text("Give the class a name.").wait_for()
     tab.page.fill("#class-name", "grainy")
     tab.keys("Enter")
     tab.page.locator("#class-error").get_by_text("grainy comes twice").wait_for()
@@ -359,13 +399,16 @@ def test_brightness_of_16_bits_asks_for_other_tiles(open_tab):
         tab.page.locator("#low").fill("2000")
 
 
-@pytest.mark.parametrize(("width", "height"), [(360, 640), (480, 900), (820, 1180), (1280, 720)])
+@pytest.mark.parametrize(("width", "height"), [(360, 640), (480, 900), (820, 1180), (1024, 768), (1280, 720)])
 def test_no_window_is_too_narrow(open_tab, width, height):
     tab = open_tab("p0", width, height)
     assert tab.page.evaluate("document.documentElement.scrollWidth") == width
     viewer = tab.page.locator("#viewer").bounding_box()
     assert viewer["height"] > 250
     assert viewer["width"] > width / 2
+    beyond = """[...document.querySelectorAll("#toolbar button")].filter((each) =>
+        each.getBoundingClientRect().right > document.getElementById("toolbar").getBoundingClientRect().right)"""
+    assert tab.page.evaluate(f"{beyond}.map((each) => each.id)") == []
 
 
 def test_the_keyboard_alone_marks_two_classes(open_tab, served):
@@ -377,6 +420,13 @@ def test_the_keyboard_alone_marks_two_classes(open_tab, served):
     assert {3, 7} == set(np.unique(values))
     tab.keys("p")
     tab.until("state.picture.name !== 'p9'")
+
+
+def test_the_cursor_of_the_keys_draws_whatever_tool_was_chosen(open_tab, served):
+    tab = open_tab("p21")
+    tab.keys("1", "v", "k", "Enter", "ArrowDown", "Enter")
+    tab.stored()
+    assert [stroke["kind"] for stroke in served.strokes("p21")] == ["brush"]
 
 
 def test_a_mouse_that_is_touched_does_not_disturb_a_stroke_by_keys(open_tab, served):
@@ -415,6 +465,33 @@ def test_the_strip_is_one_stop_of_the_tab_key_and_arrows_walk_in_it(open_tab):
     assert tab.get("state.picture.name") == "p1"
     tab.keys("Tab")
     assert not tab.page.evaluate("document.activeElement.matches('.thumb')")
+
+
+FOCUS = "document.activeElement.ariaLabel ?? document.activeElement.textContent"
+
+
+def test_the_focus_stays_where_it_is_when_lists_are_made_anew(open_tab):
+    tab = open_tab("p21")
+    tab.page.locator("#class-list .class").last.focus()
+    tab.keys("Enter")
+    tab.until("state.classValue === 7")
+    assert "grainy" in tab.page.evaluate(FOCUS)
+    tab.keys("Tab", "Enter")
+    tab.page.fill("#class-name", "coarse")
+    tab.keys("Enter")
+    tab.until("state.project.classes[1].name === 'coarse'")
+    assert tab.page.evaluate(FOCUS) == "Edit coarse"
+    tab.keys("Enter")
+    tab.page.fill("#class-name", "grainy")
+    tab.keys("Enter")
+    tab.until("state.project.classes[1].name === 'grainy'")
+    tab.page.locator("#downloads summary").focus()
+    tab.keys("Enter", "Tab")
+    focused = tab.page.evaluate(FOCUS)
+    tab.page.evaluate("import('/static/opening.js').then(({refreshProject}) => refreshProject())")
+    assert tab.page.evaluate(FOCUS) == focused != ""
+    tab.keys("Escape")
+    assert tab.page.locator("#downloads").get_attribute("open") is None
 
 
 def test_fingers_draw_alone_and_zoom_in_pairs(open_tab, served):

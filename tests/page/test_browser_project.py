@@ -68,18 +68,37 @@ def test_the_page_teaches_and_applies_as_the_command_line_does(tab, served, tmp_
     assert tab.errors == []
 
 
-def test_the_page_says_that_a_result_is_a_former_model_s_and_that_fine_tuning_did_not_help(tab, served):
-    (served.folder / "results").mkdir()
-    Image.new("L", (96, 72), 3).save(served.folder / "results" / "p1.png")
-    Image.new("L", (96, 72)).save(served.folder / "results" / "p1.uncertainty.png")
+def taught_once(folder):
+    """A result of a former model, and a model that was taught from it; fine-tuning did not help."""
+    (folder / "results").mkdir()
+    Image.new("L", (96, 72), 3).save(folder / "results" / "p1.png")
+    Image.new("L", (96, 72)).save(folder / "results" / "p1.uncertainty.png")
     record = {"pictures": ["p1.png"], "fine_tune": {"held_out": ["p1.png"], "helped": False}}
-    entry = {"shapetailor": json.dumps({"classes": [], "record": record})}
-    save_file({"x": np.zeros(1)}, served.folder / "model.safetensors", entry)
+    save_file(
+        {"x": np.zeros(1)}, folder / "model.safetensors", {"shapetailor": json.dumps({"classes": [], "record": record})}
+    )
+
+
+def test_the_page_says_that_a_result_is_a_former_model_s_and_that_fine_tuning_did_not_help(tab, served):
+    taught_once(served.folder)
     tab.keys("1")
     tab.draw((12, 12), (20, 50))
     tab.page.locator("#job-text").get_by_text("Taught from 1 picture (fine-tuning did not help)").wait_for()
     tab.keys("n")
     tab.page.locator("#guide").get_by_text("This result is a former model's.").wait_for()
+
+
+def test_with_more_pictures_marked_than_taught_the_next_step_is_to_teach_and_not_to_apply(tab, served):
+    taught_once(served.folder)
+    mark(tab)
+    tab.page.locator("#apply.accent").wait_for()
+    tab.page.locator("#guide").get_by_text("Apply the model").wait_for()
+    tab.keys("n")
+    tab.until("state.picture.name === 'p1'")
+    mark(tab)
+    tab.page.locator("#job-text").get_by_text("2 are marked now. Teach again.").wait_for()
+    tab.page.locator("#teach.accent").wait_for()
+    tab.page.locator("#guide").get_by_text("or teach.").wait_for()
 
 
 def test_the_password_is_asked_for_and_opens_the_page(browser, tmp_path, monkeypatch):

@@ -1,6 +1,8 @@
 """Teaching and applying from the page: the same bytes as from the command line, cancelled and resumed."""
 
+import asyncio
 import json
+import sys
 import time
 from io import BytesIO
 from zipfile import ZipFile
@@ -159,9 +161,9 @@ def test_held_out_figures_are_kept_from_teaching_to_teaching(tmp_path):
     assert model["teachings"][-1] == model["held_out"]["mean_iou"]
 
 
-def test_fine_tuning_draws_its_loss_and_begins_anew_after_the_trial(capfd):
+def test_fine_tuning_draws_its_loss_and_begins_anew_with_all_marks_after_the_trial(capfd):
     jobs = Jobs(lambda job: None)
-    job = {"state": "running", "done": 0, "total": 3, "text": "", "curve": []}
+    job = {"state": "running", "done": 0, "total": 3, "text": "", "curve": [], "tried": False}
     for steps in (6, 4):
         net = torch.nn.Linear(1, 1)
         loop = Loop(net, Pace(steps, learning_rate=0.1, every=2), progress=True)
@@ -170,11 +172,25 @@ def test_fine_tuning_draws_its_loss_and_begins_anew_after_the_trial(capfd):
             if loop.due:
                 loop.record({})
         said = capfd.readouterr().err.splitlines()
+        assert "all marks" not in job["text"]
         assert all(jobs._follow(job, line) for line in said)
         assert [step for step, _ in job["curve"]] == list(range(2, steps + 1, 2))
         assert [loss for _, loss in job["curve"]] == [round(each["loss"], 4) for each in loop.state.records]
     assert not jobs._follow(job, "something else")
-    assert (job["done"], job["total"], job["text"]) == (4, 4, "Fine-tuning: step 4 of 4, 0 s left")
+    assert (job["done"], job["total"], job["text"]) == (4, 4, "Fine-tuning with all marks: step 4 of 4, 0 s left")
+
+
+def test_the_page_says_that_cancelled_fine_tuning_goes_on():
+    async def cancelled(words):
+        code = f"import sys; print({words!r}, file=sys.stderr)"
+        piped = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE}
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, **piped)
+        job = {"kind": "teach", "state": "cancelled", "curve": [], "tried": False}
+        await Jobs(lambda job: None)._watch(process, job)
+        return job["text"]
+
+    assert "goes on" in asyncio.run(cancelled("step 25/200: loss 0.0080, 379 s left"))
+    assert asyncio.run(cancelled("")) == "Cancelled."
 
 
 @pytest.mark.parametrize("kind", ["nonsense", None, 5])

@@ -9,7 +9,7 @@ from gallery import TURNS
 from shapetailor import Segmenter, Stroke, metrics
 from shapetailor.datasets import mosaic, texture
 from shapetailor.segmentation import session as session_module
-from shapetailor.segmentation.mending import opened
+from shapetailor.segmentation.mending import merged, opened
 from shapetailor.segmentation.propagation import walk
 
 
@@ -202,6 +202,18 @@ def test_a_brush_that_slips_over_an_edge_opens_no_other_piece():
     marks[2:6, 5:12] = 2
     marks[3:6, 5] = -1  # one pixel of 25 lies in the other piece
     assert not opened(marks, given)[:, :6].any()
+
+
+def test_what_is_too_thin_for_the_canvas_goes_when_all_that_it_hung_on_is_mended():
+    given = np.zeros((12, 12), int)
+    given[:, :7] = 1
+    given[3, 11] = 1  # a speck, which no stroke has touched
+    posed = np.where(np.arange(12) < 6, 1, 0) * np.ones_like(given)  # blocks of two: the seventh column is lost
+    mended = np.where(posed == 1, 2, 0)
+    expected = np.where(np.arange(12) < 6, 2, 0) * np.ones_like(given)
+    expected[3, 11] = 1
+    np.testing.assert_array_equal(merged(mended, given, posed, posed == 1), expected)
+    np.testing.assert_array_equal(merged(posed, given, posed, posed == 1), given)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ LONGEST_LINE, MOST_LINES = 2**16, 50
 #: Seconds that a job has to end in once it is asked to.
 PATIENCE = 5
 #: What fine-tuning says of its steps.
-STEP = re.compile(r"step (\d+)/(\d+): loss ([\d.]+).*, (\d+ s) left")
+STEP = re.compile(r"step (\d+)/(\d+): loss ([\d.]+).*, (\d+) s left")
 
 
 class Jobs:
@@ -62,6 +62,7 @@ class Jobs:
             "total": total,
             "text": "Starting…",
             "curve": [],
+            "tried": False,
             "failures": [],
         }
         try:
@@ -112,8 +113,11 @@ class Jobs:
             job["state"] = "done" if fine else "failed"
             words = said if fine else [line for line in errors if line.startswith("shapetailor ")] or errors
             job["text"] = words[-1].removeprefix(f"shapetailor {job['kind']}: ") if words else f"Status {status}."
+        elif job["kind"] == "apply":
+            job["text"] = "Cancelled; what was done stays."
         else:
-            job["text"] = "Cancelled; what was done stays." if job["kind"] == "apply" else "Cancelled."
+            goes_on = "Cancelled. With the same marks, fine-tuning goes on from here."
+            job["text"] = goes_on if job["curve"] else "Cancelled."
         self._tell(job)
 
     def _hear(self, job: dict[str, Any], line: str) -> bool:
@@ -133,13 +137,24 @@ class Jobs:
         step = STEP.match(line)
         if step is None:
             return False
-        text = f"Fine-tuning: step {step[1]} of {step[2]}, {step[4]} left"
-        job |= {"done": int(step[1]), "total": int(step[2]), "text": text}
         before = [point for point in job["curve"] if point[0] < int(step[1])]  # none where the trial has ended
+        job["tried"] |= len(before) < len(job["curve"])
+        what = "Fine-tuning with all marks" if job["tried"] else "Fine-tuning"
+        text = f"{what}: step {step[1]} of {step[2]}, {_span(int(step[4]))} left"
+        job |= {"done": int(step[1]), "total": int(step[2]), "text": text}
         job["curve"] = [*before, [int(step[1]), float(step[3])]]
         if job["state"] == "running":
             self._tell(job)
         return True
+
+
+def _span(seconds: int) -> str:
+    """How long something takes, for a person.
+
+    >>> _span(89), _span(379)
+    ('89 s', '6 min')
+    """
+    return f"{seconds} s" if seconds < 90 else f"{round(seconds / 60)} min"
 
 
 async def _lines(stream: asyncio.StreamReader, hear: Callable[[str], bool] = lambda line: False) -> list[str]:

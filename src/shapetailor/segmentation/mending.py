@@ -44,6 +44,26 @@ def opened(marks: Labels, given: Labels) -> Ints:
     return found
 
 
+def merged(full: Labels, given: Labels, posed: Labels, movable: Mask) -> Labels:
+    """What has changed on the canvas, in the picture's size, and all else to the pixel as it was given (H, W).
+
+    `posed` is what the canvas has of `given`. What is too thin for it stays, unless all that it hung on has changed.
+    """
+    found: Labels = np.where(movable & (full != posed), full, given)
+    thin = given != posed
+    if not thin.any():
+        return found
+    pieces = connected_components(np.where(thin, found, -1), background=-1, connectivity=1)
+    rows, columns = np.nonzero(thin)
+    region, number = found[thin], pieces[thin]
+    has_lost, hangs = np.zeros((2, int(pieces.max()) + 1), bool)
+    for down, right in ((0, 1), (0, -1), (1, 0), (-1, 0)):
+        beside = np.clip(rows + down, 0, found.shape[0] - 1), np.clip(columns + right, 0, found.shape[1] - 1)
+        has_lost[number[(given[beside] == region) & (found[beside] != region)]] = True
+        hangs[number[(found[beside] == region) & ~thin[beside]]] = True
+    return np.where((has_lost & ~hangs)[pieces] & thin, full, found)
+
+
 def mended(scene: Scene, marks: Labels, unaided: Unaided, pieces: Ints, count: int) -> Floats32:
     """Return how likely each of `count` regions is, (K, H, W).
 

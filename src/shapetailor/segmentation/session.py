@@ -16,7 +16,7 @@ from ..strokes.marks import Mark, as_mark, partial_labels, rasterise
 from .canvas import canvas_of
 from .coarse_to_fine import Kept, sharpened
 from .described import Described, missing
-from .mending import mended, opened
+from .mending import mended, merged, opened
 from .propagation import Scene, Unaided, one_hot
 from .result import Segmentation
 from .starts import ncut_start
@@ -181,11 +181,9 @@ class Session:
             full = sharpened(labels, canvas, marks, self._kept, stop).astype(np.int64)
         else:
             full = most_likely(canvas.planes_out(one_hot(labels, count)) if moved else wide)
-        if self._init is not None:  # what was given stays to the pixel
+        if self._init is not None:
             given, posed = self._init
-            full = np.where(
-                (canvas.labels_out(movable.astype(np.int64)) > 0) & (full != canvas.labels_out(posed)), full, given
-            )
+            full = merged(full, given, canvas.labels_out(posed), canvas.labels_out(movable.astype(np.int64)) > 0)
         np.copyto(full, marks, where=marks >= 0)
         if canvas.valid is not None:
             full = np.where(canvas.valid, full, -1)

@@ -1,6 +1,6 @@
 /** The list of classes: choose, add, rename, recolour, remove. */
 import { putClasses } from "./api.js";
-import { byId, icon, make, swatch } from "./dom.js";
+import { byId, icon, make, refill, swatch } from "./dom.js";
 import { changed, classes, classOf, on, state } from "./state.js";
 
 const list = byId("class-list");
@@ -27,7 +27,7 @@ export function chooseNumber(place) {
 
 function show() {
   if (classes().length && !classOf(state.classValue)) state.classValue = classes()[0].value;
-  list.replaceChildren(...classes().map(row));
+  refill(list, ...classes().map(row));
   const few = classes().length < 2;
   byId("class-hint").textContent = few ? "Two classes are needed. Add one for each texture." : "";
   byId("class-hint").hidden = !few;
@@ -37,14 +37,14 @@ function row(each, place) {
   const chosen = each.value === state.classValue;
   const choose = make(
     "button",
-    { type: "button", className: "class", title: each.name, "aria-pressed": String(chosen), "data-value": each.value, onclick: () => chooseClass(each.value) },
+    { type: "button", className: "class", title: each.name, "aria-pressed": String(chosen), "data-value": each.value, "data-key": `choose ${each.value}`, onclick: () => chooseClass(each.value) },
     swatch(each.color),
     make("span", { className: "name", textContent: each.name }),
   );
   if (place < 9) choose.append(make("kbd", { textContent: String(place + 1), "aria-label": `key ${place + 1}` }));
   const edit = make(
     "button",
-    { type: "button", className: "bare", title: `Edit ${each.name}`, "aria-label": `Edit ${each.name}`, onclick: () => openDialog(each) },
+    { type: "button", className: "bare", title: `Edit ${each.name}`, "aria-label": `Edit ${each.name}`, "data-key": `edit ${each.value}`, onclick: () => openDialog(each) },
     icon("edit"),
   );
   return make("li", {}, choose, edit);
@@ -74,6 +74,7 @@ const freeColour = () => COLOURS.find((color) => !classes().some((each) => each.
 
 async function keep() {
   const name = byId("class-name").value.trim();
+  if (!name) return refuse("Give the class a name.");
   const value = edited.value ?? freeValue();
   if (value > MOST_CLASSES) return refuse(`There are ${MOST_CLASSES} classes, which is the most.`);
   const fresh = { value, name, color: byId("class-color").value };
@@ -81,6 +82,10 @@ async function keep() {
   const others = classes().filter((each) => each.value !== value);
   if (await store([...others, fresh])) chooseClass(value);
   return undefined;
+}
+
+async function remove() {
+  if (await store(classes().filter((each) => each.value !== edited.value))) byId("add-class").focus();
 }
 
 function freeValue() {
@@ -112,7 +117,7 @@ export function startClasses() {
   on(["project", "classes"], show);
   byId("add-class").onclick = addClass;
   byId("class-cancel").onclick = () => dialog.close();
-  byId("class-remove").onclick = () => void store(classes().filter((each) => each.value !== edited.value));
+  byId("class-remove").onclick = () => void remove();
   dialog.querySelector("form").onsubmit = (event) => {
     event.preventDefault();
     void keep();

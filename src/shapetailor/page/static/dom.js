@@ -24,6 +24,14 @@ export function svg(tag, attributes = {}, ...children) {
   return element;
 }
 
+/** Put other children into an element; what had the focus has it again, if its `data-key` is still among them. */
+export function refill(element, ...children) {
+  const key = element.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
+  element.replaceChildren(...children);
+  const again = [...element.querySelectorAll("[data-key]")].find((each) => each.dataset.key === key);
+  again?.focus({ preventScroll: true });
+}
+
 /** An icon of the sprite in index.html. */
 export const icon = (name) => svg("svg", { class: "icon", "aria-hidden": "true" }, svg("use", { href: `#i-${name}` }));
 

@@ -1,5 +1,6 @@
 /** One sentence below the picture: what to do next. It gives way to what is going on. */
 import { byId } from "./dom.js";
+import { isOutgrown } from "./jobs.js";
 import { drawnStrokes, on, shownFrame, state } from "./state.js";
 
 const MEANWHILE = {
@@ -12,8 +13,9 @@ function sentence() {
   if (!picture || state.evolving) return "";
   if (!picture.editable) return "This picture is marked by a map in the folder marks; strokes cannot be drawn on it.";
   if (state.job?.state === "running") return MEANWHILE[state.job.kind];
+  if (shownFrame()?.stage === "evolving") return "These regions are only to look at. Draw strokes of your classes, or hide them.";
   const drawn = new Set(drawnStrokes().map((each) => each.region).filter((region) => region > 0));
-  const isUnapplied = project.model && !project.model.results;
+  const isUnapplied = project.model && !project.model.results && !isOutgrown();
   if (shownFrame()?.stage === "applied" && isUnapplied) return "This result is a former model's. Apply to all once more.";
   if (shownFrame()?.stage === "applied") return "Draw where it is wrong; N shows the next picture. Then teach again.";
   const isEnough = drawn.size > (picture.applied ? 0 : 1);

@@ -34,7 +34,7 @@ function jobWords({ kind, state: stage, text, done, total: of, failures }) {
   if (stage === "done") return `Applied to ${done - bad} of ${of} pictures.${bad ? ` ${bad} could not be read.` : ""}`;
   if (stage === "failed") return `${NAMES[kind]} failed: ${text}`;
   const count = stage === "running" && done < of ? ` (${done} of ${of})` : "";
-  return `${text || `${NAMES[kind]}…`}${text?.includes(String(of)) ? "" : count}`;
+  return `${text || `${NAMES[kind]}…`}${text?.includes(` of ${of}`) ? "" : count}`;
 }
 
 function show() {
@@ -75,12 +75,15 @@ function showHeldOut(found, curve) {
 
 const marked = () => (state.project?.pictures ?? []).filter((each) => each.marks !== "none").length;
 
+/** Whether more pictures are marked than the model was taught from. */
+export const isOutgrown = () => Boolean(state.project?.model && marked() > state.project.model.pictures.length);
+
 const total = () => (state.project?.pictures ?? []).filter((each) => each.state !== "failed").length;
 
 /** Which buttons make sense; the one in the accent's colour is the next step. */
 function enable() {
   const model = state.project?.model;
-  const next = model && model.results < total() ? "apply" : "teach";
+  const next = model && !isOutgrown() && model.results < total() ? "apply" : "teach";
   for (const id of ["teach", "apply"]) byId(id).classList.toggle("accent", id === next);
   byId("teach").disabled = running() || marked() === 0;
   byId("apply").disabled = running() || !model;
@@ -96,7 +99,7 @@ function modelWords(model) {
   if (!model) return `${count(marked())} marked. Teach a model, then apply it to all ${all}.`;
   const tuning = { true: " with fine-tuned networks", false: " (fine-tuning did not help)" }[model.fine_tuned] ?? "";
   const taught = `Taught from ${count(model.pictures.length)}${tuning}`;
-  if (marked() > model.pictures.length) return `${taught}; ${marked()} are marked now. Teach again.`;
+  if (isOutgrown()) return `${taught}; ${marked()} are marked now. Teach again.`;
   if (model.results >= all) return `${taught} and applied to all ${all}. The table is among the downloads.`;
   if (model.results) return `${taught}; ${model.results} of ${all} have its results. Apply goes on with the rest.`;
   return `${taught}. Apply it to all ${all}.`;

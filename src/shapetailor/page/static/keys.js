@@ -60,8 +60,10 @@ function press(event) {
   if (isTyping(target)) return;
   if ((event.ctrlKey || event.metaKey) && !event.altKey) return command(event);
   if (event.altKey) return;
-  if (key === " " && !isControl(target)) holdSpace(true);
-  else if (key === "Enter" && cursor.byKeys && !isControl(target)) penUpOrDown();
+  if (key === " ") {
+    holdSpace(true);
+    if (isControl(target)) return; // it is pressed, unless the pointer moves the picture meanwhile
+  } else if (key === "Enter" && cursor.byKeys && !isControl(target)) penUpOrDown();
   else if (ARROWS[key] && !usesArrows(target)) arrow(ARROWS[key], event.shiftKey);
   else if (/^[1-9]$/.test(key)) chooseNumber(Number(key) - 1);
   else if (ACTIONS[key] ?? ACTIONS[key.toLowerCase()]) (ACTIONS[key] ?? ACTIONS[key.toLowerCase()])();
@@ -103,6 +105,7 @@ function toggleCursor() {
   if (!state.picture) return;
   cancelStroke();
   cursor.byKeys = !cursor.byKeys;
+  if (cursor.byKeys && state.tool === "pan") chooseTool("brush"); // which Enter can draw with
   placeCursor();
   if (cursor.byKeys) byId("pen").focus({ preventScroll: true });
   status(cursor.byKeys ? "Arrow keys move the cursor, Enter begins and ends a stroke, K leaves." : "");

@@ -1,6 +1,6 @@
 /** What can be read off: areas, the comparison with a truth, and downloads. */
 import { getMetrics, pictureUrl } from "./api.js";
-import { byId, make, percent, svg, swatch, term } from "./dom.js";
+import { byId, make, percent, refill, svg, swatch, term } from "./dom.js";
 import { changed, classes, on, shownFrame, shownSource, state } from "./state.js";
 
 const PICTURE_KINDS = [
@@ -106,18 +106,18 @@ function figures(found, prefix = "") {
 }
 
 const entry = (href, words, format) =>
-  make("li", {}, make("a", { href, download: "" }, words, make("span", { textContent: format })));
+  make("li", {}, make("a", { href, download: "", "data-key": href.split("?")[0] }, words, make("span", { textContent: format })));
 
 function showDownloads() {
   const picture = state.picture;
   const result = picture && shownFrame() && shownFrame().stage !== "evolving" ? PICTURE_KINDS : [];
   const kinds = drawn() ? [...result, STROKES] : result;
   const url = (kind) => pictureUrl(picture.name, `/download/${kind}?source=${shownSource()}`);
-  byId("download-picture").replaceChildren(...kinds.map(([kind, words, format]) => entry(url(kind), words, format)));
+  refill(byId("download-picture"), ...kinds.map(([kind, words, format]) => entry(url(kind), words, format)));
   byId("download-picture-none").hidden = kinds.length > 0;
   const there = { model: Boolean(state.project?.model), project: state.project?.kind === "project", applied: anyApplied() };
   const all = PROJECT_KINDS.filter(([, , , needs]) => there[needs]);
-  byId("download-all").replaceChildren(...all.map(([kind, words, format]) => entry(`/api/download/${kind}`, words, format)));
+  refill(byId("download-all"), ...all.map(([kind, words, format]) => entry(`/api/download/${kind}`, words, format)));
   byId("download-all").parentElement.hidden = all.length === 0;
 }
 

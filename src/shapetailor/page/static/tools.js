@@ -190,7 +190,7 @@ export function startTools() {
   on(["strokes", "picture"], showMarksState);
   on(["picture"], openRange);
   on(["picture"], fitBrush);
-  on(["picture"], showPlace);
+  on(["picture", "frame"], showPlace);
   onMove(showZoom);
   showTools();
   showOptions();
