@@ -147,11 +147,31 @@ def test_marks_that_teach_nothing_are_refused_in_words(marks, message):
         Classifier.teach([(picture(0)[0], marks)], CLASSES)
 
 
+@pytest.mark.parametrize(
+    ("outside", "message"),
+    [(7, "two classes, got smooth only"), (3, "two classes, got grainy only"), (0, "no pixel inside")],
+)
+def test_marks_outside_the_picture_teach_nothing(outside, message):
+    image, truth = picture(0)
+    values = np.where(truth == outside if outside else truth > 0, np.nan, image / 255)
+    values[0, 0], truth[0, 0] = 0.5, 3 if outside == 7 else 0
+    with pytest.raises(ValueError, match=message):
+        Classifier.teach([(values, truth)], CLASSES)
+
+
 def test_no_samples_and_fractional_marks_are_refused():
     with pytest.raises(ValueError, match="at least one marked picture"):
         Classifier.teach([], CLASSES)
     with pytest.raises(TypeError, match="marks must hold integers"):
         Classifier.teach([(picture(0)[0], np.ones(SHAPE))], CLASSES)
+    with pytest.raises(ValueError, match="seed must be a whole number from 0 on, got -1"):
+        Classifier.teach([], CLASSES, seed=-1)
+
+
+@pytest.mark.parametrize("size", ["0.5um", (0.5,), (-1, "m"), ("1", "m"), 0.5, (float("inf"), "m"), (1, 2)])
+def test_a_size_that_is_no_side_and_unit_is_refused(classifier, sample, size):
+    with pytest.raises(ValueError, match="pixel_size must be a side and its unit"):
+        classifier.apply(sample[0], pixel_size=size)
 
 
 def test_a_model_of_one_network_is_refused():

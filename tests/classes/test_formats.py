@@ -25,9 +25,9 @@ def found():
     return Classification(labels=labels, probabilities=probabilities, image=image, classes=classes, pixel_size=size)
 
 
-def write(found, name, folder):
+def write(found, name, folder, stem="x"):
     ending, writer = FORMATS[name]
-    path = folder / f"x{ending}"
+    path = folder / f"{stem}{ending}"
     writer(path, found)
     return path
 
@@ -49,6 +49,14 @@ def test_coco_is_read_by_pycocotools(found, tmp_path):
     assert [each["name"] for each in coco.loadCats(coco.getCatIds())] == ["matrix", "carbide"]
     for annotation in coco.loadAnns(coco.getAnnIds()):
         assert np.array_equal(coco.annToMask(annotation), found.labels == annotation["category_id"])
+
+
+def test_a_picture_with_dots_in_its_name_keeps_all_of_it(found, tmp_path):
+    content = json.loads(write(found, "coco", tmp_path, "steel v1.5.b").read_text())
+    assert content["images"][0]["file_name"] == "steel v1.5.b"
+    zarr = pytest.importorskip("zarr")
+    group = zarr.open_group(write(found, "ome-zarr", tmp_path, "steel v1.5.b"), mode="r")
+    assert group.attrs["ome"]["multiscales"][0]["name"] == "steel v1.5.b"
 
 
 def test_imagej_regions_are_read_by_roifile_with_holes_names_and_colours(found, tmp_path):

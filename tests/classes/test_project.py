@@ -84,6 +84,16 @@ def test_applying_again_does_nothing_and_gives_the_same_table(copy, capsys):
     assert (copy / "results" / "table.csv").read_bytes() == before
 
 
+def test_classes_that_have_changed_since_the_teaching_are_told(copy, capsys):
+    assert main(["apply", str(copy)]) == 0
+    assert "has changed" not in capsys.readouterr().err
+    classes = (copy / "classes.json").read_text()
+    (copy / "classes.json").write_text(classes.replace("grainy", "coarse"))
+    assert main(["apply", str(copy)]) == 0
+    assert "classes.json has changed since the model was taught" in capsys.readouterr().err
+    assert {row["class"] for row in table(copy / "results" / "table.csv")} == {"smooth", "grainy"}
+
+
 def test_a_changed_picture_a_lost_map_and_another_model_are_done_again(copy, capsys):
     Image.fromarray(picture(9)[0]).save(copy / "pictures" / "p0.png")
     (copy / "results" / "p1.png").unlink()

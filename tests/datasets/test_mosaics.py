@@ -154,6 +154,11 @@ def run(*words):
 class TestCommand:
     OPTIONS = ("--count", 4, "--size", 32)
 
+    def test_a_range_that_is_none_is_refused_in_words(self, tmp_path, capsys):
+        with pytest.raises(SystemExit):
+            run("--out", tmp_path / "d", "--regions", "3-x")
+        assert "expected a number, or a range such as 3-5, got '3-x'" in capsys.readouterr().err
+
     def test_writes_a_folder_that_training_can_read(self, tmp_path):
         assert run("--out", tmp_path / "d", "--regions", "3-4", *self.OPTIONS) == 0
         dataset = FolderDataset(tmp_path / "d")

@@ -19,6 +19,8 @@ from shapetailor import metrics
 from shapetailor.cli import evaluate as command
 from shapetailor.evaluate.evaluation import MEASURES
 from shapetailor.evaluate.report import AGREE, DIFFER, IGNORED, Case, case_pictures, histogram
+from shapetailor.io import write_labels
+from shapetailor.io.label_maps import write_label_tiff
 
 LEFT = np.repeat([[0, 1]], 6, axis=1).repeat(10, axis=0).astype(np.uint8)
 TOP = np.repeat([[0], [1]], 5, axis=0).repeat(12, axis=1).astype(np.uint8)
@@ -204,6 +206,22 @@ def test_overlays_and_other_files_are_no_label_maps(folders):
     (folders / "pred" / "notes.txt").write_text("hello")
     (folders / "truth" / ".hidden.png").write_text("")
     assert run(folders) == 0
+
+
+def test_exports_of_a_map_beside_it_are_no_further_predictions(folders, capsys):
+    two_images(folders)
+    outside = np.where(np.arange(12) < 3, -1, LEFT)
+    write_labels(folders / "pred" / "good.png", outside)
+    write_label_tiff(folders / "pred" / "good.tif", outside)
+    write_label_tiff(folders / "pred" / "good.ome.tif", outside, ome=True)
+    assert run(folders) == 0
+    for folder in ("pred", "truth"):  # a map of its own, of a picture called slide.ome.tif
+        save(folders / folder / "slide.ome.png", TOP)
+    assert run(folders, "--per-image") == 0
+    assert "slide.ome" in capsys.readouterr().out
+    write_label_tiff(folders / "pred" / "good.tif", LEFT)
+    with pytest.raises(ValueError, match=r"ambiguous: .*good\.tif and .*good\.png"):
+        run(folders)
 
 
 def test_all_that_is_wrong_is_named_and_nothing_is_written(folders):

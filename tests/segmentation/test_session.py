@@ -247,6 +247,23 @@ def test_a_bad_mark_is_refused_and_nothing_is_lost(session, strokes, mark, error
     assert session.marks == strokes
 
 
+def test_more_regions_than_there_may_be_are_refused_with_the_limit(segmenter):
+    image = np.zeros((48, 48), np.uint8)
+    with pytest.raises(ValueError, match="regions must be a number from 1 to 1024, got 5000"):
+        segmenter.open(image, regions=5000)
+    one_each = np.arange(image.size).reshape(image.shape)
+    with pytest.raises(ValueError, match="init names region 2303, but 1024 regions"):
+        segmenter.open(image, init=one_each)
+    session = segmenter.open(image)
+    for mark in (Stroke(1024, [(5, 3)]), one_each):
+        with pytest.raises(ValueError, match="but 1024 regions are numbered 0 to 1023"):
+            session.add(mark)
+    session.add(Stroke(1023, [(5, 3)]))
+    assert len(session.marks) == 1
+    with pytest.raises(ValueError, match="region 2303, but 1024 regions"):
+        segmenter.segment(image, scribbles=one_each)
+
+
 def test_nothing_marked_is_an_error_in_words(segmenter):
     session = segmenter.open(np.zeros((32, 32), np.uint8))
     with pytest.raises(ValueError, match="nothing is marked"):

@@ -80,6 +80,32 @@ def test_pictures_that_are_no_scribbles_are_refused_in_words(tmp_path, image, wo
         read_scribbles(tmp_path / "marks.png")
 
 
+@pytest.mark.parametrize("quality", [60, 75, 90, 95])
+@pytest.mark.parametrize("background", [(0, 0, 0), (255, 255, 255)])
+def test_a_drawing_that_went_through_jpeg_is_refused(tmp_path, background, quality):
+    image = painted(background, (0, 255, 0), (255, 0, 0), "RGB").resize((300, 200), Image.Resampling.NEAREST)
+    image.save(tmp_path / "marks.jpg", quality=quality)
+    Image.open(tmp_path / "marks.jpg").save(tmp_path / "marks.png")
+    with pytest.raises(ValueError, match=r"marks\.png: its marks have \d+ colours"):
+        read_scribbles(tmp_path / "marks.png")
+
+
+def test_a_small_stroke_of_a_colour_is_not_lost(tmp_path):
+    image = painted((0, 0, 0, 0), (0, 255, 0, 255), (255, 0, 0, 255), "RGBA")
+    image.paste((0, 0, 255, 255), (25, 1, 27, 2))
+    image.save(tmp_path / "marks.png")
+    with pytest.raises(ValueError, match=r"3 colours, more than one for each region and blends .* draw more"):
+        read_scribbles(tmp_path / "marks.png")
+
+
+def test_edges_blended_in_linear_light_are_unmarked(tmp_path):
+    image = painted((255, 255, 255), (60, 180, 75), (230, 25, 75), "RGB").resize((1200, 800), Image.Resampling.NEAREST)
+    light = (np.asarray(image.rotate(5, fillcolor=(255, 255, 255))) / 255) ** 2.2
+    blended = light.reshape(200, 4, 300, 4, 3).mean(axis=(1, 3)) ** (1 / 2.2)
+    Image.fromarray(np.rint(255 * blended).astype(np.uint8)).save(tmp_path / "marks.png")
+    assert np.unique(read_scribbles(tmp_path / "marks.png")).tolist() == [-1, 0, 1]
+
+
 def test_strokes_come_back_from_their_file(tmp_path):
     strokes = [Stroke(0, [(1.5, 2), (9, 4)], 3), Stroke(1, [(3, 3), (8, 9)], kind="box")]
     write_strokes(tmp_path / "marks.json", strokes)

@@ -16,6 +16,7 @@ from torch.nn.functional import pad
 
 from ..arrays import Array, Floats32
 from ..io.intensity import Intensity
+from ..io.pixel_size import checked_size
 from ..labels import most_likely
 from ..network.checkpoint import check_finite, model_path, read_model, read_tensors, write_tensors
 from ..network.device import usable_device
@@ -104,6 +105,8 @@ class Classifier:
             Where pictures are described. The classifier itself is on the CPU.
         """
         place = usable_device(device)
+        if not isinstance(seed, (int, np.integer)) or seed < 0:
+            raise ValueError(f"seed must be a whole number from 0 on, got {seed!r}")
         known = as_classes(classes)
         loaded = read_model(model)
         check_network(loaded.net)
@@ -118,13 +121,13 @@ class Classifier:
 
     def apply(self, image: Any, pixel_size: PixelSize | tuple[float, str] | None = None) -> Classification:
         """Classify one picture; `pixel_size` is the side of a pixel and its unit."""
+        size = None if pixel_size is None else checked_size(pixel_size)
         canvas = canvas_of(image, self.net.image_channels, self.net.stride, MAX_PIXELS, self.intensity)
         cells = self.head.probabilities(describe(self.net, canvas.values))
         probabilities = canvas.planes_out(pixels_of(cells, canvas, cell_side(self.net), self.colours_tell))
         labels: Array = np.array([each.value for each in self.classes], np.uint8)[most_likely(probabilities)]
         if canvas.valid is not None:  # outside the picture there is no class
             labels = np.where(canvas.valid, labels, np.uint8(IGNORE))
-        size = None if pixel_size is None else PixelSize(*pixel_size)
         return Classification(
             labels=labels,
             probabilities=probabilities,

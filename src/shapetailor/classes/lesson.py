@@ -150,13 +150,15 @@ class Lesson:
         self._digest.update(
             canvas.original.tobytes() + marks.astype(np.int16).tobytes() + bytes(str(marks.shape), "ascii")
         )
+        if canvas.valid is not None:  # nothing is learnt from outside the picture
+            marks = np.where(canvas.valid, marks, LEFT_OUT)
+            if (marks < 0).all():
+                raise ValueError(f"{sample.name}: no pixel inside the picture is marked with a class")
         self._names.append(sample.name)
         self._pixels += np.bincount(marks[marks >= 0], minlength=len(self.classes))
         if not self.resolution:
             self.resolution = max(canvas.values.shape[1:])
             self.net = self.net.rescaled(self.resolution)
-        if canvas.valid is not None:  # nothing is learnt from outside the picture
-            marks = np.where(canvas.valid, marks, LEFT_OUT)
         marks = canvas.marks_in(marks, sample.name)
         told = told_apart(canvas.values, marks, np.random.default_rng([self.seed, len(self._names)]))
         self._told.append(told)

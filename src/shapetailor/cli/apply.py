@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     from ..classes.batch import apply_all, as_pixel_size
     from ..classes.classifier import Classifier
     from ..classes.formats import FORMATS
-    from ..classes.project import Project
+    from ..classes.project import CLASSES, Project
 
     project = Project(args.model) if args.model.is_dir() else None
     model = args.model if project is None else project.model
@@ -66,9 +67,16 @@ def run(args: argparse.Namespace) -> int:
     pictures = opened(args.inputs, out) if args.inputs or project is None else project.pictures
     if not args.force:
         check_failures_file(out)
+    classifier = Classifier.load(model)
+    if project is not None and project.classes != classifier.classes:
+        print(
+            f"{project.folder / CLASSES} has changed since the model was taught, whose classes are used; "
+            f"shapetailor teach {args.model} takes the new ones",
+            file=sys.stderr,
+        )
     bar = partial(tqdm, total=len(pictures), desc="apply", unit="picture", disable=None)
     report = apply_all(
-        Classifier.load(model),
+        classifier,
         model,
         pictures,
         out,

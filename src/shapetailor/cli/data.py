@@ -66,7 +66,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _range(text: str) -> tuple[int, int]:
     low, _, high = text.partition("-")
-    return int(low), int(high or low)
+    try:
+        return int(low), int(high or low)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected a number, or a range such as 3-5, got {text!r}") from error
 
 
 def _mosaics(args: argparse.Namespace) -> tuple[MosaicDataset, list[str]]:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 from tqdm import tqdm
 
 from ..arrays import Array
@@ -16,12 +17,14 @@ from ..evaluate.classes import classes_text, confusion, scores
 from ..evaluate.evaluation import Evaluation, evaluate
 from ..evaluate.report import Case, images_text, summary_text, to_csv, to_html, to_json
 from ..io.files import atomic, check_writable, image_files
-from ..io.images import read_labels, read_picture
+from ..io.images import OUTSIDE8, OUTSIDE16, read_labels, read_picture
 
 PREDICTIONS = (".png", ".tif", ".tiff")
 TRUTHS = (*PREDICTIONS, ".mat")
 #: Pictures that `shapetailor segment` and `apply` write beside their label maps.
 BESIDE = (".overlay", ".uncertainty")
+#: How the names end of what `--export ome-tiff` writes beside them.
+OME = ".ome.tif"
 #: Cases in the page, of the worst and of the best.
 SHOWN = 4
 #: Problems of one kind that are listed.
@@ -102,7 +105,7 @@ def pair_files(predictions: Path, truths: Path, subset: bool = False) -> tuple[l
 
     A `subset` of the truths may have predictions.
     """
-    predicted, problems = _by_stem(predictions, PREDICTIONS)
+    predicted, problems = _by_stem(predictions, PREDICTIONS, exports=True)
     true, more = _by_stem(truths, TRUTHS)
     problems += more
     missing = [] if subset and predicted else sorted(true.keys() - predicted)
@@ -125,17 +128,33 @@ def _shortened(problems: list[str]) -> list[str]:
     return lines
 
 
-def _by_stem(folder: Path, suffixes: tuple[str, ...]) -> tuple[dict[str, Path], list[str]]:
+def _by_stem(folder: Path, suffixes: tuple[str, ...], exports: bool = False) -> tuple[dict[str, Path], list[str]]:
+    """Return the files of a folder by stem, and a line for each that has another's; `exports` of a map may be there."""
     found: dict[str, Path] = {}
     problems = []
-    for path in sorted(folder.iterdir()):
+    paths = sorted(folder.iterdir())
+    stems = {path.stem for path in paths}
+    for path in paths:
+        if exports and path.name.endswith(OME) and path.name.removesuffix(OME) in stems:
+            continue
         hidden = path.name.startswith(".") or path.stem.endswith(BESIDE)
         if hidden or path.suffix.lower() not in suffixes or not path.is_file():
             continue
-        if path.stem in found:
+        if path.stem in found and not (exports and _is_copy(path, found[path.stem])):
             problems.append(f"ambiguous: {path} and {found[path.stem]} have the same stem")
         found.setdefault(path.stem, path)
     return found, problems
+
+
+def _is_copy(path: Path, other: Path) -> bool:
+    """Whether two files hold the same map, as those of `apply --export tiff` do; PNG and TIFF differ outside."""
+    try:
+        first, second = (
+            np.where(np.isin(labels, (OUTSIDE8, OUTSIDE16)), -1, labels) for labels in map(read_labels, (path, other))
+        )
+    except (ValueError, OSError):
+        return False
+    return np.array_equal(first, second)
 
 
 def _unusable(pairs: list[Pair], ignore: int | None) -> list[str]:

@@ -115,7 +115,7 @@ def write_coco(path: Path, found: LabelMap) -> None:
             }
         )
     content = {
-        "images": [{"id": 1, "file_name": path.name.split(".")[0], "height": height, "width": width}],
+        "images": [{"id": 1, "file_name": path.name.removesuffix(".coco.json"), "height": height, "width": width}],
         "annotations": annotations,
         "categories": [{"id": each.value, "name": each.name, "color": list(each.rgb)} for each in found.entries],
     }

@@ -110,7 +110,7 @@ def write_label_zarr(
                 array[top : top + CHUNK] = _as_stored(band, stored, outside)
         group.attrs["ome"] = {
             "version": "0.5",
-            "multiscales": [_multiscale(path.name.split(".")[0], levels, pixel_size)],
+            "multiscales": [_multiscale(path.name.removesuffix(".ome.zarr"), levels, pixel_size)],
             "image-label": _image_label(dict(colours or {}), dict(names or {}), outside),
         }
 

@@ -67,6 +67,18 @@ def _ome_pixel_size(xml: str) -> PixelSize | None:
     return None
 
 
+def checked_size(size: Any) -> PixelSize:
+    """Return a side and its unit that a program gives; raise where they are no such pair."""
+    try:
+        found = PixelSize(*size)
+        sound = isinstance(found.unit, str) and 0 < found.side < inf
+    except TypeError:
+        sound = False
+    if not sound:
+        raise ValueError(f'pixel_size must be a side and its unit, such as (0.5, "µm"), got {size!r}')
+    return found
+
+
 def as_pixel_size(text: str) -> PixelSize:
     """Read a side with its unit.
 

@@ -27,7 +27,7 @@ from .many import BATCH_SIZE, Job, Options, segment_each
 from .opinions import Opinion, groupings, second_opinions
 from .region_count import auto_start, numbers
 from .result import Segmentation
-from .session import Session
+from .session import MOST_GIVEN, Session
 from .textures import needs_textures
 from .usage import Usage
 
@@ -35,8 +35,6 @@ Start = Literal["ncut", "kmeans", "boxes"]
 
 #: Most regions that `regions="auto"` looks for.
 MOST_REGIONS = 16
-#: Most regions that may be asked for or given: time and memory grow with their number.
-MOST_GIVEN = 1024
 #: Pixels on which regions are found, at most, unless more are asked for.
 MAX_PIXELS = 400**2
 #: So many regions, or a number to be found, are looked for on up to `FINER` times as many pixels.
@@ -267,7 +265,7 @@ class Segmenter:
         ----------
         image : as for `segment`
         regions : int, optional
-            How many regions; by default as many as are marked.
+            How many regions, at most 1024; by default as many as are marked.
         init : H×W integers, optional
             Regions to mend: a stroke changes the connected piece of them that it lies in, and nothing else.
         """

@@ -24,6 +24,8 @@ from .starts import ncut_start
 if TYPE_CHECKING:
     from .segmenter import Segmenter
 
+#: Most regions that may be asked for or given: time and memory grow with their number.
+MOST_GIVEN = 1024
 #: Least share of the picture that a connected piece has, unless asked otherwise.
 MIN_SHARE = 0.005
 #: Pixels less uncertain than this keep their region when boundaries are refined.
@@ -52,8 +54,8 @@ class Session:
     segmenter : Segmenter
     image : as for `Segmenter.segment`
     regions : int, optional
-        How many regions there are; by default as many as are marked. More than are marked: the others are found among
-        what is left.
+        How many regions there are, at most 1024; by default as many as are marked. More than are marked: the others
+        are found among what is left.
     init : H×W integers, optional
         Regions to mend: a stroke changes the connected piece of them that it lies in, and nothing else.
 
@@ -70,8 +72,8 @@ class Session:
     def __init__(self, segmenter: Segmenter, image: Any, regions: int | None = None, init: Any = None) -> None:
         net, usage = segmenter.net, segmenter.usage
         whole = isinstance(regions, (int, np.integer)) and not isinstance(regions, bool)
-        if regions is not None and not (whole and regions >= 1):
-            raise ValueError(f"regions must be a number from 1 on, got {regions!r}")
+        if regions is not None and not (whole and 1 <= regions <= MOST_GIVEN):
+            raise ValueError(f"regions must be a number from 1 to {MOST_GIVEN}, got {regions!r}")
         self.segmenter, self.regions, self.marks = segmenter, regions, list[Mark]()
         self._undone: list[list[Mark]] = []
         self._before: list[list[Mark]] = []
@@ -100,8 +102,9 @@ class Session:
         posed = canvas.labels_in(labels, "init")
         if (posed if canvas.inside is None else posed[canvas.inside]).min() < 0:
             raise ValueError("init must give every pixel of the picture a region from 0 on; got some without")
-        if self.regions is not None and posed.max() >= self.regions:
-            raise ValueError(f"init names region {posed.max()}, but {self.regions} regions are numbered from 0")
+        most = self.regions or MOST_GIVEN
+        if posed.max() >= most:
+            raise ValueError(f"init names region {posed.max()}, but {most} regions are numbered from 0")
         return labels, posed
 
     @property
@@ -113,7 +116,7 @@ class Session:
     def add(self, mark: Any) -> None:
         """Add a `Stroke` (or the same as a mapping), or a partial label map; a bad one raises and changes nothing."""
         checked = as_mark(mark)
-        rasterise([checked], self.shape, self.regions)
+        rasterise([checked], self.shape, self.regions or MOST_GIVEN)
         self._change([*self.marks, checked])
 
     def remove(self, number: int) -> None:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,11 @@ VERSION = 1
 UNMARKED_IN_FILES = (255, 65535)
 #: Most colours of a drawing, and the least share of the painted pixels that a colour has; others are blends at edges.
 MOST_COLOURS, LEAST_SHARE = 16, 0.05
+#: How far a blend lies from the line between two colours, in 255 levels, where an editor blends light instead of
+#: numbers; and the share of the painted pixels that may lie further off.
+BLEND, MOST_OFF = 32, 0.002
+#: Colours so near each other, in 255 levels, are one that JPEG has changed.
+ALIKE = 8
 
 
 def write_strokes(path: str | os.PathLike[str], strokes: Iterable[Stroke]) -> None:
@@ -71,7 +77,8 @@ def read_scribbles(path: str | os.PathLike[str]) -> Labels:
         return _from_colours(path, read_labels(path), colours[..., 3] == 255)
     numbers = read_labels(path)
     if colours is not None and not (colours[..., :1] == colours[..., 1:3]).all():
-        return _from_colours(path, numbers, _off_background(path, numbers))
+        background = _background(path, numbers)
+        return _from_colours(path, numbers, numbers != background, [background])
     return _from_numbers(path, numbers)
 
 
@@ -92,8 +99,8 @@ def _from_numbers(path: Path, stored: Labels) -> Labels:
     return _some(path, marks)
 
 
-def _off_background(path: Path, numbers: Labels) -> Array:
-    """Whatever is not the most frequent colour, which must be black or white and cover most of the picture."""
+def _background(path: Path, numbers: Labels) -> int:
+    """Return the most frequent colour, which must be black or white and cover most of the picture."""
     values, counts = np.unique(numbers, return_counts=True)
     background = int(values[counts.argmax()])
     if background not in (0, 0xFFFFFF) or 2 * counts.max() < numbers.size:
@@ -101,10 +108,10 @@ def _off_background(path: Path, numbers: Labels) -> Array:
             f"{path}: a drawing in colours needs a transparent, white or black background that covers more than half "
             f"of it; its most frequent colour is #{background:06x} on {counts.max()} of {numbers.size} pixels"
         )
-    return np.asarray(numbers != background)
+    return background
 
 
-def _from_colours(path: Path, numbers: Labels, painted: Array) -> Labels:
+def _from_colours(path: Path, numbers: Labels, painted: Array, background: Sequence[int] = ()) -> Labels:
     """Number the colours of a drawing; blends at the edges of strokes are unmarked."""
     values, counts = np.unique(numbers[painted], return_counts=True)
     main = values[counts >= LEAST_SHARE * counts.sum()] if len(values) else values
@@ -113,7 +120,28 @@ def _from_colours(path: Path, numbers: Labels, painted: Array) -> Labels:
             f"{path}: its marks have {len(values)} colours; a scribble picture has one for each region, at most "
             f"{MOST_COLOURS}, drawn without smoothing or texture"
         )
+    if len(main) < len(values) and not _all_blends(values, counts, np.array([*main, *background], np.int64)):
+        raise ValueError(
+            f"{path}: its marks have {len(values)} colours, more than one for each region and blends at edges; draw "
+            "more of a colour that is rare, and store the drawing as PNG from the start: JPEG makes new colours"
+        )
     return _some(path, _numbered(numbers, painted & np.isin(numbers, main)))
+
+
+def _all_blends(colours: Labels, counts: Labels, pure: Labels) -> bool:
+    """Whether nearly all pixels have pure colours or such between two of them, and these are unlike each other.
+
+    Colours are numbers 0xRRGGBB.
+    """
+    points, ends = (np.stack([each >> 16, each >> 8 & 255, each & 255], axis=1) for each in (colours, pure))
+    known = np.isin(colours, pure)
+    for start, end in combinations(ends, 2):
+        line = end - start
+        if np.abs(line).max() <= ALIKE:
+            return False
+        along = np.clip((points - start) @ line / (line @ line), 0, 1)
+        known |= np.abs(points - start - along[:, None] * line).max(axis=1) <= BLEND
+    return bool(counts[~known].sum() <= MOST_OFF * counts.sum())
 
 
 def _numbered(values: Labels, marked: Array) -> Labels:
