@@ -30,7 +30,7 @@ from shapetailor.datasets import BSDS500, RWTSD, Sample, SyntheticMultiRegion
 from shapetailor.experiments.strokes import STROKES, largest_component, mark
 from shapetailor.experiments.suite import halves
 from shapetailor.network.checkpoint import load_model
-from shapetailor.segmentation.propagation import ALIKE, EVIDENCE, Scene, one_hot, pooled
+from shapetailor.segmentation.propagation import ALIKE, EVIDENCE, one_hot, pooled
 
 #: Cells that are looked at in each picture; cross-entropy of a cell at most; what a rise of it weighs.
 CELLS, MOST, RISE = 120, 6.0, 2.0
@@ -81,8 +81,7 @@ def states(segmenter: Segmenter, sample: Sample, seed: int) -> list[list[State]]
     single = np.array([weights[0] for weights in EVIDENCE.values()], np.float32)
     count = int(sample.truths[0].max()) + 1
     session = segmenter.open(sample.image, count)
-    scene: Scene = session._scene
-    unaided = session._without_marks(count)
+    scene, unaided = session._without_marks(count)
     shares = pooled(one_hot(session._described.canvas.labels_in(sample.truths[0], "truth"), count), scene.grid)
     truth = shares.argmax(axis=0)
     if len(np.unique(truth)) < count:  # a region without a cell of its own cannot be marked

@@ -10,7 +10,7 @@ from shapetailor import Segmenter, Stroke, metrics
 from shapetailor.datasets import mosaic, texture
 from shapetailor.segmentation import session as session_module
 from shapetailor.segmentation.mending import merged, opened
-from shapetailor.segmentation.propagation import walk
+from shapetailor.segmentation.propagation import pooled, walk
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +69,21 @@ def test_the_order_of_strokes_does_not_matter(session, strokes):
     second = preview(session, strokes[::-1])
     np.testing.assert_array_equal(first.labels, second.labels)
     np.testing.assert_array_equal(first.probabilities, second.probabilities)
+
+
+def test_strokes_see_descriptors_in_the_metric_of_the_unaided_regions(session):
+    scene, unaided = session._without_marks(3)
+    top = unaided.share.argmax(axis=0)
+
+    def stretched(planes):
+        """The largest variance inside regions over the mean one."""
+        spare = np.concatenate(
+            [planes[:, top == i] - planes[:, top == i].mean(axis=1)[:, None] for i in range(3)], axis=1
+        )
+        variances = np.linalg.eigvalsh(np.cov(spare))
+        return variances[-1] / variances.mean()
+
+    assert stretched(scene.whole) < 0.7 * stretched(pooled(session._described.descriptors(), scene.grid))
 
 
 def test_what_was_undone_leaves_no_trace(session, strokes):

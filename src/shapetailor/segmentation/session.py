@@ -43,6 +43,13 @@ class _Walk(NamedTuple):
     unsure: Floats32  # (H, W)
 
 
+class _Unmarked(NamedTuple):
+    """What is known of so many regions before anything is marked."""
+
+    scene: Scene  # with descriptors in the metric of these regions, where they were found by a cut
+    unaided: Unaided
+
+
 class Session:
     """One opened picture and its marks; `Segmenter.open` makes it.
 
@@ -81,11 +88,10 @@ class Session:
             image, net.image_channels, net.stride, min(segmenter.max_pixels, WORK_PIXELS), usage.intensity
         )
         self._described = Described.of(canvas, net, segmenter.device, usage.positions, needs_whole=True)
-        first, fine = self._described.descriptors(), self._described.fine_descriptors()
-        self._scene = Scene(first, fine, canvas.values)
-        both = torch.from_numpy(first if fine is None else np.concatenate([fine, first]))
+        first, self._fine = self._described.descriptors(), self._described.fine_descriptors()
+        both = torch.from_numpy(first if self._fine is None else np.concatenate([self._fine, first]))
         self._whole = both.to(self._described.picture.device)
-        self._unaided: dict[int, Unaided] = {}
+        self._unmarked: dict[int, _Unmarked] = {}
         self._kept = Kept()
         self._known: tuple[tuple[bytes, int], _Walk] | None = None
         self._init = None if init is None else self._checked(init)
@@ -215,31 +221,31 @@ class Session:
 
     def _propagated(self, fixed: Labels, count: int) -> tuple[Floats32, Mask]:
         """How likely each region is, (K, h, w), and where boundaries may move (h, w)."""
-        unaided = self._without_marks(count)
+        scene, unaided = self._without_marks(count)
         if self._init is None:
-            u, agreed = self._scene.probabilities(fixed, count, unaided)
+            u, agreed = scene.probabilities(fixed, count, unaided)
             return u, np.full(fixed.shape, not agreed)  # unaided regions are refined already
         pieces = opened(fixed, unaided.labels)
-        return mended(self._scene, fixed, unaided, pieces, count), pieces > 0
+        return mended(scene, fixed, unaided, pieces, count), pieces > 0
 
-    def _without_marks(self, count: int, stop: Callable[[], bool] = lambda: False) -> Unaided:
-        """The regions that are found without marks; kept for each number of regions, unless stopped."""
-        if count not in self._unaided:
-            labels = np.zeros(self._described.canvas.values.shape[1:], np.int64)
+    def _without_marks(self, count: int, stop: Callable[[], bool] = lambda: False) -> _Unmarked:
+        """What is found without marks; kept for each number of regions, unless stopped."""
+        if count not in self._unmarked:
+            described, canvas = self._described, self._described.canvas
+            labels = np.zeros(canvas.values.shape[1:], np.int64)
             if self._init is not None:
                 labels = self._init[1]
             elif count > 1:
-                inside, rng = self._described.canvas.inside, np.random.default_rng(0)
-                start = ncut_start(self._described.descriptors(), count, rng, inside)
-                start = self._described.canvas.masked(start)
-                near = self.segmenter.usage.near
-                described = self._described.in_metric_of(start)
-                _, labels = described.evolve(start, near, None, MIN_SHARE, lambda *_: stop())
-            found = self._scene.unaided(labels, count)
+                start = ncut_start(described.descriptors(), count, np.random.default_rng(0), canvas.inside)
+                start = canvas.masked(start)
+                described = described.in_metric_of(start)
+                _, labels = described.evolve(start, self.segmenter.usage.near, None, MIN_SHARE, lambda *_: stop())
+            scene = Scene(described.descriptors(), self._fine, canvas.values)
+            found = _Unmarked(scene, scene.unaided(labels, count))
             if stop():
                 return found
-            self._unaided[count] = found
-        return self._unaided[count]
+            self._unmarked[count] = found
+        return self._unmarked[count]
 
     def _change(self, marks: list[Mark]) -> None:
         self._before.append(self.marks)
