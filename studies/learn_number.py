@@ -18,6 +18,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -40,12 +41,21 @@ from shapetailor.metrics import covering
 from shapetailor.network.checkpoint import load_model
 from shapetailor.segmentation.canvas import canvas_of
 from shapetailor.segmentation.described import Described
-from shapetailor.segmentation.region_count import BIAS, IN, MEASURES, OUT, _cells, measured_cuts
-from shapetailor.segmentation.starts import assign
+from shapetailor.segmentation.opinions import coverings
+from shapetailor.segmentation.region_count import BIAS, IN, MEASURES, OUT, SHARPENED, _cells, cuts
 
 MOST, HIDDEN, STEPS, RATE, DECAY, JITTER, TEMPERATURE = 16, 12, 300, 0.02, 1.0, 0.15, 0.03
-#: A picture's measures (K, F), the coverings of its cuts (K,), and its true number.
-Judged = tuple[Tensor, Tensor, int]
+
+
+class Judged(NamedTuple):
+    """The cuts of a picture."""
+
+    measures: Tensor  # (K, F)
+    covered: Tensor  # (K,), their coverings
+    mutual: Tensor  # (K, K), how well one covers another
+    true: int  # the true number of regions
+
+
 #: IN, BIAS and OUT.
 Weights = tuple[Tensor, Tensor, Tensor]
 
@@ -61,10 +71,12 @@ def judged(segmenter: Segmenter, sample: Sample) -> Judged:
         for n, m in zip(canvas.values.shape[1:], cells.shape[1:], strict=True)
     )
     right = [canvas.labels_in(np.asarray(each, np.int64), "truth")[np.ix_(rows, columns)] for each in sample.truths]
-    found = list(measured_cuts(cells, MOST, None, np.random.default_rng(0)))
-    covered = [np.mean([covering(assign(cells, means), each) for each in right]) for means, _ in found]
-    measures = torch.tensor(np.array([each for _, each in found]), dtype=torch.float32)
-    return measures, torch.tensor(covered, dtype=torch.float32), int(right[0].max()) + 1
+    found = list(cuts(cells, MOST, None, np.random.default_rng(0)))
+    covered = np.array([np.mean([covering(cut.labels, each) for each in right]) for cut in found])
+    measures = np.stack([cut.measured for cut in found])
+    mutual = coverings(np.stack([cut.labels.ravel() for cut in found]))
+    tensors = (torch.tensor(each, dtype=torch.float32) for each in (measures, covered, mutual))
+    return Judged(*tensors, int(right[0].max()) + 1)
 
 
 def datasets(options: argparse.Namespace) -> dict[str, Textures]:
@@ -95,7 +107,7 @@ def datasets(options: argparse.Namespace) -> dict[str, Textures]:
 def learn(sets: Sequence[list[Judged]]) -> Weights:
     """Return the weights."""
     torch.manual_seed(0)
-    stacked = [(torch.stack([a for a, _, _ in each]), torch.stack([b for _, b, _ in each])) for each in sets]
+    stacked = [(torch.stack([a.measures for a in each]), torch.stack([a.covered for a in each])) for each in sets]
     every = torch.cat([measures.flatten(0, 1) for measures, _ in stacked])
     mean, std = every.mean(0), every.std(0) + 1e-6
     inner, outer = torch.nn.Linear(len(MEASURES), HIDDEN), torch.nn.Linear(HIDDEN, 1, bias=False)
@@ -115,13 +127,18 @@ def learn(sets: Sequence[list[Judged]]) -> Weights:
 
 def mean_covering(pictures: list[Judged], choose: Callable[[Judged], int]) -> float:
     """The mean covering of the cuts that are chosen."""
-    return float(np.mean([float(each[1][choose(each)]) for each in pictures]))
+    return float(np.mean([float(each.covered[choose(each)]) for each in pictures]))
 
 
 def chooser(weights: Weights, low: Tensor, high: Tensor) -> Callable[[Judged], int]:
-    """The choice by learnt weights; measures are held in the range they were learnt in."""
+    """The choice by learnt weights, as `auto_start` makes it; measures are held in the range they were learnt in."""
     inner, bias, outer = weights
-    return lambda each: int((torch.tanh(each[0].clamp(low, high) @ inner.T + bias) @ outer).argmax())
+
+    def choose(each: Judged) -> int:
+        scores = torch.tanh(each.measures.clamp(low, high) @ inner.T + bias) @ outer
+        return int(((SHARPENED * scores).softmax(0) @ each.mutual).argmax())
+
+    return choose
 
 
 def main() -> None:
@@ -136,7 +153,7 @@ def main() -> None:
         name: [judged(segmenter, data[i]) for i in tqdm(range(min(options.limit, len(data))), desc=name)]
         for name, data in datasets(options).items()
     }
-    every = torch.cat([measures for each in sets.values() for measures, _, _ in each])
+    every = torch.cat([picture.measures for each in sets.values() for picture in each])
     low, high = every.amin(0), every.amax(0)
     present: Weights = (*(torch.tensor(each, dtype=torch.float32) for each in (IN, BIAS, OUT)),)  # type: ignore[assignment]
     bounds = torch.tensor(list(MEASURES.values())).T
@@ -145,7 +162,7 @@ def main() -> None:
     for name, pictures in sets.items():
         others = learn([each for other, each in sets.items() if other != name])
         figures = [
-            mean_covering(pictures, lambda each: min(each[2], MOST) - 1),
+            mean_covering(pictures, lambda each: min(each.true, MOST) - 1),
             mean_covering(pictures, chooser(present, *bounds)),
             float(np.mean([mean_covering(pictures[1 - half :: 2], by_halves[half]) for half in (0, 1)])),
             mean_covering(pictures, chooser(others, low, high)),

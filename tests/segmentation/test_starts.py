@@ -12,7 +12,7 @@ from sklearn.cluster import KMeans
 from gallery import same_partition
 from shapetailor.clustering import kmeans, normalised_cut
 from shapetailor.metrics import covering
-from shapetailor.segmentation.region_count import auto_start, merge_alike
+from shapetailor.segmentation.region_count import Cut, agreements, auto_start, merge_alike
 from shapetailor.segmentation.starts import (
     assign,
     block_means,
@@ -218,6 +218,26 @@ def test_the_number_of_clear_regions_is_found(regions, noise):
         descriptors = descriptors_of(labels, noise, seed)
         assert count_of(descriptors, 8, np.random.default_rng(seed)) == regions
         assert same_partition(auto_start(descriptors, 8, np.random.default_rng(seed)), labels)
+
+
+def cut_into(*columns):
+    """Return a cut whose columns have these labels; nothing else of it matters."""
+    return Cut(np.empty((1, 1)), np.tile(columns, (3, 1)), np.empty(0))
+
+
+def test_agreement_is_the_covering_by_a_cut_drawn_from_all():
+    halves, one_piece_off = cut_into(-1, 0, 0, 0, 0, 1, 1, 1, 1), cut_into(-1, 0, 0, 0, 0, 1, 1, 1, 2)
+    two_covered_by_three, three_covered_by_two = 4 / 8 + 4 / 8 * 3 / 4, 4 / 8 + 3 / 8 * 3 / 4 + 1 / 8 * 1 / 4
+    np.testing.assert_allclose(
+        agreements([halves, one_piece_off], np.array([0.25, 0.75])),
+        [0.25 + 0.75 * two_covered_by_three, 0.25 * three_covered_by_two + 0.75],
+        rtol=1e-5,
+    )
+
+
+def test_the_cut_between_two_others_agrees_more_than_a_likelier_one():
+    cuts = [cut_into(*(np.arange(8) * parts // 8)) for parts in (2, 4, 8)]
+    assert agreements(cuts, np.array([0.36, 0.32, 0.32])).argmax() == 1
 
 
 @pytest.mark.parametrize("regions", [2, 3, 4])

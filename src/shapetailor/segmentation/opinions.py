@@ -96,7 +96,7 @@ def groupings(descriptors: Array, regions: int, inside: Mask | None = None) -> l
 
 
 def coverings(maps: Ints) -> Floats:
-    """Return how well each of (N, n) label maps from 0 on covers each other one, (N, N)."""
+    """Return how well each of (N, n) label maps from 0 on covers each other one (columns), (N, N)."""
     regions = int(maps.max()) + 1
     hot = (maps[:, None] == np.arange(regions)[:, None]).reshape(-1, maps.shape[1]).astype(np.float32)
     common, area = hot @ hot.T, hot.sum(axis=1)
