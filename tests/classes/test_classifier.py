@@ -84,17 +84,28 @@ def test_a_file_of_format_1_is_read_and_its_head_reads_what_it_has_learnt_from(c
     torch.testing.assert_close(loaded.head(features), classifier.head(known))
 
 
-@pytest.mark.parametrize("version", [2, 3])
-def test_files_of_formats_2_and_3_give_the_same_labels(classifier, sample, tmp_path, version):
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_files_of_former_formats_give_the_same_labels(classifier, sample, tmp_path, version):
     classifier.save(tmp_path / "new.safetensors")
-    tensors, header = read_tensors(tmp_path / "new.safetensors", "classifier", 4)
+    tensors, header = read_tensors(tmp_path / "new.safetensors", "classifier", 5)
+    tensors = {name: each for name, each in tensors.items() if not name.startswith("standard.")}
     if version == 2:
         del header["colours_tell"]
-    written = {name: each for name, each in header.items() if name not in ("format", "format_version")}
+    written = {name: each for name, each in header.items() if name not in ("format", "format_version", "sha256")}
     write_tensors(tmp_path / "old.safetensors", tensors, "classifier", version, written)
     loaded = Classifier.load(tmp_path / "old.safetensors")
-    same = replace(classifier, colours_tell=version == 3 and classifier.colours_tell)
+    same = replace(classifier, standard=None, colours_tell=version > 2 and classifier.colours_tell)
     assert np.array_equal(loaded.apply(sample[0]).labels, same.apply(sample[0]).labels)
+
+
+def test_a_file_whose_standard_does_not_fit_is_refused(classifier, tmp_path):
+    classifier.save(tmp_path / "new.safetensors")
+    tensors, header = read_tensors(tmp_path / "new.safetensors", "classifier", 5)
+    tensors["standard.light"] = tensors["standard.light"][:-1]
+    written = {name: each for name, each in header.items() if name not in ("format", "format_version", "sha256")}
+    write_tensors(tmp_path / "spoilt.safetensors", tensors, "classifier", 5, written)
+    with pytest.raises(ValueError, match=r"spoilt\.safetensors: what it holds does not fit .* different lengths"):
+        Classifier.load(tmp_path / "spoilt.safetensors")
 
 
 def test_equal_marks_give_an_equal_file_and_other_marks_another(tmp_path):

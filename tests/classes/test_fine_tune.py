@@ -92,7 +92,7 @@ def test_the_classifier_stays_where_held_out_pictures_get_no_better(taught, few,
 def test_the_trial_has_not_seen_what_is_held_out(taught, few, monkeypatch):
     image, truth = picture(2)
     pictures, starts = [*few, Taught("2", image, thinned(truth))], []
-    monkeypatch.setattr(module, "_measure", lambda _, head, __: starts.append(head) or {"mean_iou": 0.0})
+    monkeypatch.setattr(module, "_measure", lambda _, head, *__: starts.append(head) or {"mean_iou": 0.0})
     (held,) = fine_tune(taught, pictures, CONFIG).record["fine_tune"]["held_out"]
     others = Classifier.teach([each for each in pictures if each.name != held], CLASSES)
     assert torch.equal(starts[0].hidden.weight, others.head.hidden.weight)
@@ -128,10 +128,10 @@ def test_the_last_marks_of_a_class_are_not_held_out(taught, samples, pictures):
 @pytest.mark.usefixtures("one_copy")
 def test_a_crop_is_described_like_its_place_in_the_whole_picture(taught, samples):
     part = Taught("part", samples[0].image[:48, :64], samples[0].marks[:48, :64])
-    copies = module._Copies(taught.net, [module._marked(taught, part)], 2, 0)
+    copies = module._Copies(taught.net, taught.standard, [module._marked(taught, part)], 2, 0)
     inputs, targets = module._batch(copies, FineTuneConfig(batch=1, crop=32), 0)
     assert targets.shape == (1, 16, 16)
-    whole, fixed = describe(taught.net, copies.marked[0].values), inputs.fixed[0]
+    whole, fixed = describe(taught.net, copies.marked[0].values, taught.standard), inputs.fixed[0]
     windows = whole[-len(fixed) :].unfold(1, 16, 1).unfold(2, 16, 1).movedim((1, 2), (0, 1))
     differences = (windows - fixed).abs().amax(dim=(2, 3, 4))
     assert differences.min() < 0.02  # half precision
@@ -140,9 +140,10 @@ def test_a_crop_is_described_like_its_place_in_the_whole_picture(taught, samples
 
 @pytest.mark.usefixtures("one_copy")
 def test_a_crop_of_all_has_the_features_that_apply_computes(taught, samples):
-    copy = module._Copies(taught.net, [module._marked(taught, samples[0])], 2, 0).made(0)
+    copy = module._Copies(taught.net, taught.standard, [module._marked(taught, samples[0])], 2, 0).made(0)
     found = features_from(taught.net, type(copy.inputs)(*(each[None].float() for each in copy.inputs)))[0]
-    apart = (found - describe(taught.net, module._marked(taught, samples[0]).values)).abs()
+    whole = describe(taught.net, module._marked(taught, samples[0]).values, taught.standard)
+    apart = (found - whole).abs()
     assert apart.max() < 0.02
 
 
@@ -151,7 +152,7 @@ def test_every_second_crop_holds_a_class_that_is_drawn_first(taught, samples):
     marked = module._marked(taught, samples[0])
     rare = np.full_like(marked.marks, 0)
     rare[:4, :4] = 1
-    copies = module._Copies(taught.net, [marked._replace(marks=rare)], 2, 0)
+    copies = module._Copies(taught.net, taught.standard, [marked._replace(marks=rare)], 2, 0)
     held = [
         bool((module._batch(copies, FineTuneConfig(batch=2, crop=16), step)[1][1] == 1).any()) for step in range(40)
     ]
@@ -160,7 +161,7 @@ def test_every_second_crop_holds_a_class_that_is_drawn_first(taught, samples):
 
 @pytest.mark.usefixtures("one_copy")
 def test_crops_are_no_larger_than_the_smallest_copy(taught, samples):
-    copies = module._Copies(taught.net, [module._marked(taught, samples[0])], 2, 0)
+    copies = module._Copies(taught.net, taught.standard, [module._marked(taught, samples[0])], 2, 0)
     inputs, targets = module._batch(copies, FineTuneConfig(batch=4, crop=256), 0)
     side = min(SHAPE)  # small pictures are enlarged: a cell is a pixel here
     assert targets.shape == (4, side, side)
@@ -172,8 +173,10 @@ def test_nothing_is_learnt_from_outside_the_picture(taught, samples):
     image, marks = samples[0].image.astype(np.float32) / 255, samples[0].marks.copy()
     image[:, :20] = np.nan
     marks[:, 20:40] = 0
-    marked = module._guessed(taught.net, taught.head, module._marked(taught, Taught("x", image, marks)))
-    copies = module._Copies(taught.net, [marked], 2, 0)
+    marked = module._guessed(
+        taught.net, taught.head, taught.standard, module._marked(taught, Taught("x", image, marks))
+    )
+    copies = module._Copies(taught.net, taught.standard, [marked], 2, 0)
     assert (copies.made(0).targets[:, :20] == -1).all()
     assert (copies.made(0).targets[:, 20:40] >= 0).any()  # what the head is sure of
     outside = (marked.marks == module.LEFT_OUT).sum()

@@ -3,6 +3,8 @@
 import csv
 import json
 import shutil
+import tempfile
+from dataclasses import replace
 from math import sqrt
 
 import numpy as np
@@ -258,9 +260,13 @@ def test_a_former_model_is_kept_once_though_a_run_was_killed_after_it_kept_it(co
 def test_a_full_disk_costs_a_project_of_classes_nothing(taught, tmp_path, capsys):
     folder = shutil.copytree(taught, tmp_path / "copy")
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    model = folder / "model.safetensors"
+    other = replace(Classifier.load(model), record={})
     with full_disk():
+        with pytest.raises(OSError, match=r"model\.safetensors"):
+            Project(folder).keep(other)
         assert main(["teach", str(folder), "--seed", "5"]) == 2
-        assert f"{folder / 'model.safetensors'}" in capsys.readouterr().err
+        assert f"{tempfile.gettempdir()}/shapetailor-" in capsys.readouterr().err
         assert main(["apply", str(folder), "--force"]) == 2
         assert f"{folder / 'results'}" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before

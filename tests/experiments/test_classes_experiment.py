@@ -46,5 +46,6 @@ def test_a_quick_run_sets_the_forest_beside_ours(tmp_path, capsys):
     iou = {name: values["mean_iou"] for name, values in rows.items()}
     assert iou["ours, 2 by maps"] > max(0.5, iou["forest on filters, 2 by maps"])
     assert iou["ours, 2 by maps"] > iou["ours, 1 by maps"] + 0.1
-    assert iou["ours, 2 by strokes"] > iou["ours, 2 by maps"] - 0.12
+    maps, strokes = (np.mean([iou[f"ours, {taught} by {marks}"] for taught in (1, 2)]) for marks in ("maps", "strokes"))
+    assert strokes > maps - 0.12  # one draw of two pictures alone varies by .1
     assert "Classes taught with a few pictures" in capsys.readouterr().out

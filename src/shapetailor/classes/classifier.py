@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -29,10 +30,11 @@ from .features import check_network, describe, feature_count
 from .head import Head
 from .lesson import MAX_PIXELS, Lesson, Taught, cell_side
 from .names import IGNORE, ClassName, as_classes
+from .standard import Standard
 
 #: Since format 2 there are features of the second order, after all others; since 3 `colours_tell`; since 4 a
-#: head may have a context.
-FORMAT, FORMAT_VERSION = "classifier", 4
+#: head may have a context; since 5 there is a `standard`.
+FORMAT, FORMAT_VERSION = "classifier", 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +49,8 @@ class Classifier:
     net : STDNN
         Both networks.
     head : Head
+    standard : Standard or None
+        What pictures are standardised by; None, in older files: each by itself.
     resolution : int
         Longest side of the pictures it was taught with: the networks' scales are set for it, and stay the same for
         pictures of other sizes, so that a part of a picture is classified like the whole.
@@ -73,6 +77,7 @@ class Classifier:
     classes: tuple[ClassName, ...]
     net: STDNN
     head: Head
+    standard: Standard | None
     resolution: int
     intensity: Intensity
     colours_tell: bool
@@ -90,19 +95,24 @@ class Classifier:
         model: str | os.PathLike[str] = "texture",
         seed: int = 0,
         device: str | torch.device = "cpu",
+        watch: Callable[[Iterable[str]], Iterable[str]] = iter,
     ) -> Classifier:
         """Learn a head from marked pictures, all at once.
 
         Parameters
         ----------
         samples : iterable of (image, marks) or Taught
-            Pictures as `Segmenter.segment` takes them. Only one is in memory at a time.
+            Pictures as `Segmenter.segment` takes them. Only one is in memory at a time; what is still needed of the
+            others lies in temporary files.
         classes : iterable of ClassName, mappings or names
         model : str or path
             The networks: a shipped model's name or a model file.
         seed : int
         device : str or torch.device
             Where pictures are described. The classifier itself is on the CPU.
+        watch : callable, optional
+            Is given the names of the pictures, which are described as they are taken from what it returns: for
+            progress.
         """
         place = usable_device(device)
         if not isinstance(seed, (int, np.integer)) or seed < 0:
@@ -111,19 +121,21 @@ class Classifier:
         loaded = read_model(model)
         check_network(loaded.net)
         usage = Usage.from_dict(loaded.usage) if loaded.usage else Usage()
-        lesson = Lesson(known, loaded.net.to(place), usage.intensity, seed)
-        numbers = count()
-        for sample in samples:
-            lesson.add(_taught(sample, next(numbers)))
-            del sample  # before the next is read
-        head, record = lesson.learn()
-        return cls(known, lesson.net.cpu(), head, lesson.resolution, usage.intensity, lesson.colours_tell, record)
+        with TemporaryDirectory(prefix="shapetailor-") as folder:
+            lesson = Lesson(known, loaded.net.to(place), usage.intensity, seed, Path(folder))
+            numbers = count()
+            for sample in samples:
+                lesson.add(_taught(sample, next(numbers)))
+                del sample  # before the next is read
+            head, standard, record = lesson.learn(watch)
+        net = lesson.net.cpu()
+        return cls(known, net, head, standard, lesson.resolution, usage.intensity, lesson.colours_tell, record)
 
     def apply(self, image: Any, pixel_size: PixelSize | tuple[float, str] | None = None) -> Classification:
         """Classify one picture; `pixel_size` is the side of a pixel and its unit."""
         size = None if pixel_size is None else checked_size(pixel_size)
         canvas = canvas_of(image, self.net.image_channels, self.net.stride, MAX_PIXELS, self.intensity)
-        cells = self.head.probabilities(describe(self.net, canvas.values))
+        cells = self.head.probabilities(describe(self.net, canvas.values, self.standard))
         probabilities = canvas.planes_out(pixels_of(cells, canvas, cell_side(self.net), self.colours_tell))
         labels: Array = np.array([each.value for each in self.classes], np.uint8)[most_likely(probabilities)]
         if canvas.valid is not None:  # outside the picture there is no class
@@ -140,6 +152,8 @@ class Classifier:
         """Write one file, atomically; equal classifiers give equal files."""
         tensors = {f"net.{name}": each for name, each in self.net.state_dict().items()}
         tensors |= {f"head.{name}": each for name, each in self.head.state_dict().items()}
+        if self.standard is not None:
+            tensors |= {f"standard.{name}": each for name, each in self.standard.tensors().items()}
         header = {
             "config": self.net.config.to_dict(),
             "classes": [each.to_dict() for each in self.classes],
@@ -166,6 +180,8 @@ class Classifier:
                 missing = feature_count(net) - len(state["mean"])
                 state |= {name: pad(state[name], (0, missing)) for name in ("mean", "scale", "hidden.weight")}
             head.load_state_dict(state)
+            kept = _under("standard.", tensors)
+            standard = Standard.from_tensors(kept) if kept else None
             intensity = Intensity.from_dict(header["intensity"])
             colours_tell = bool(header.get("colours_tell"))
             resolution, record = int(header["resolution"]), dict(header["record"])
@@ -173,7 +189,7 @@ class Classifier:
             raise ValueError(f"{path}: what it holds does not fit this version's classifier: {error}") from error
         check_finite(path, tensors)
         head.eval().requires_grad_(False)
-        return cls(classes, net.eval(), head, resolution, intensity, colours_tell, record)
+        return cls(classes, net.eval(), head, standard, resolution, intensity, colours_tell, record)
 
 
 def pixels_of(probabilities: Tensor, canvas: Canvas, side: int, colours_tell: bool) -> Floats32:

@@ -1,12 +1,13 @@
 """What the head reads: descriptors of both networks and the channels before them, smoothed at several scales.
 
-Descriptors have unit norm and so say nothing of contrast. The rich channels, standardised by picture, do; smoothed at
-several α they are the context of a pixel. A further channel says how much the oriented energies have one direction,
+Descriptors have unit norm and so say nothing of contrast. The rich channels, standardised, do; smoothed at several α
+they are the context of a pixel. A further channel says how much the oriented energies have one direction,
 whichever it is, and features of the second order how lightness and energies are arranged.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -14,8 +15,10 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from ..arrays import Floats32
+from ..network.masked import rich_channels
 from ..network.stdnn import STDNN
 from .second_order import second_order, second_order_sources, smooth_whole
+from .standard import Raw, Standard
 
 #: α of the smoothed channels, in cells² (a cell is a block of the second network); 0 is the channel as it is.
 SCALES = (0.0, 0.5, 2.0, 8.0, 32.0, 128.0, 512.0)
@@ -50,13 +53,13 @@ def feature_sources(net: STDNN, pictures: int) -> Tensor:
     return torch.cat([first, second.repeat(len(SCALES)), third.repeat(len(SCALES)), fourth])
 
 
-def describe(net: STDNN, values: Floats32) -> Tensor:
+def describe(net: STDNN, values: Floats32, standard: Standard | None) -> Tensor:
     """Describe a picture (C, H, W) of 0..1 by (features, h, w), on the network's device.
 
-    A cell is a block of the second network.
+    A cell is a block of the second network. Without a `standard` a picture is standardised by itself.
     """
     with torch.no_grad():
-        return features_of(net, torch.from_numpy(values)[None].to(net.mean.device))[0]
+        return features_of(net, raw_channels(net, torch.from_numpy(values)[None].to(net.mean.device)), standard)[0]
 
 
 class Inputs(NamedTuple):
@@ -67,20 +70,29 @@ class Inputs(NamedTuple):
     fixed: Tensor  # features of these alone
 
 
-def features_of(net: STDNN, pictures: Tensor) -> Tensor:
-    """Describe pictures (B, C, H, W), differentiable in the networks' weights: (B, features, h, w)."""
-    return features_from(net, inputs_of(net, pictures))
+def raw_channels(net: STDNN, pictures: Tensor) -> list[Raw]:
+    """Compute the channels of pictures (B, C, H, W) where the layers of both networks work, not standardised."""
+    assert net.fine is not None
+    return [Raw(*rich_channels(each, pictures)) for each in (net, net.fine)]
 
 
-def inputs_of(net: STDNN, pictures: Tensor) -> Inputs:
+def features_of(net: STDNN, raw: Sequence[Raw], standard: Standard | None) -> Tensor:
+    """Describe pictures, differentiable in the networks' weights: (B, features, h, w)."""
+    return features_from(net, inputs_of(net, raw, standard))
+
+
+def inputs_of(net: STDNN, raw: Sequence[Raw], standard: Standard | None) -> Inputs:
     """Compute all that does not depend on the networks' weights."""
     assert net.fine is not None
-    first, _ = _channels(net, pictures)
-    second, maps = _channels(net.fine, pictures)
-    count = second.shape[1] // 2
-    raw, mean, spread = second[:, :count], maps[:, :count], maps[:, count:]
-    scales = [smooth_whole(raw, alpha) for alpha in SCALES]
-    standardised = [(each - mean) * spread for each in scales]
+    both = [own for _, own in raw] if standard is None else standard.of([own for _, own in raw])
+    first, second = (
+        torch.cat([channels, (channels - mean) * scale], dim=1)
+        for (channels, _), (mean, scale) in zip(raw, both, strict=True)
+    )
+    channels, (mean, scale) = raw[1].channels, both[1]
+    count = channels.shape[1]
+    scales = [smooth_whole(channels, alpha) for alpha in SCALES]
+    standardised = [(each - mean) * scale for each in scales]
     energies = slice(count - 5 * len(net.fine.config.energy_scales) + 1, 1 - len(net.fine.config.energy_scales))
     directed = [_directedness(each[:, energies]) for each in scales]
     sources = {
@@ -96,13 +108,6 @@ def features_from(net: STDNN, inputs: Inputs) -> Tensor:
     first, second = _embedded(net, inputs.first), _embedded(net.fine, inputs.second)
     first = interpolate(first, size=second.shape[2:], mode="bilinear", antialias=True)  # see `enlarged`
     return torch.cat([first, second, inputs.fixed], dim=1)
-
-
-def _channels(net: STDNN, pictures: Tensor) -> tuple[Tensor, Tensor]:
-    """Channels where the layers work, and the whole pictures' means and reciprocal spreads."""
-    prepared = net.prepare(pictures)
-    grid = net.grid(prepared, torch.zeros(len(pictures), *pictures.shape[2:], dtype=torch.long, device=pictures.device))
-    return net.channels(prepared, grid), prepared[:, net.image_channels :, :1, :1]
 
 
 def _embedded(net: STDNN, channels: Tensor) -> Tensor:

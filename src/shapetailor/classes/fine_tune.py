@@ -29,9 +29,10 @@ from ..training.loop import Loop, Pace
 from ..training.run_state import state_path
 from .classifier import Classifier
 from .context import Context
-from .features import Inputs, describe, feature_sources, features_from, inputs_of
+from .features import Inputs, describe, feature_sources, features_from, inputs_of, raw_channels
 from .head import HIDDEN, Head, class_weights
 from .lesson import LEFT_OUT, MAX_PIXELS, SURE, Taught, cell_classes, cell_side, choose_cells, class_numbers, learn
+from .standard import Standard
 
 
 @dataclass(frozen=True)
@@ -101,18 +102,18 @@ def fine_tune(
     run = {"marks": taught.record["marks"], "seed": seed, "config": vars(config)}
     marked = [_marked(taught, each) for each in samples]
     parts = _divided(marked, seed)
-    net = deepcopy(taught.net).to(place)
+    net, standard = deepcopy(taught.net).to(place), taught.standard
     trial = None if state is None else state.with_name(f"{state.stem}-trial{state.suffix}")
     tuned: dict[str, Any] = {"config": vars(config), "held_out": [samples[number].name for number in parts.held]}
     if parts.judged:
-        first = _head(net, parts.learnt, classes, seed).to(place)
-        tried = _tuned(net, first, parts.learnt, config, seed, trial, run, progress, "trial")
-        tuned["before"], tuned["after"] = _measure(net, first, parts.judged), _measure(*tried, parts.judged)
+        first = _head(net, standard, parts.learnt, classes, seed).to(place)
+        tried = _tuned(net, first, standard, parts.learnt, config, seed, trial, run, progress, "trial")
+        tuned["before"], tuned["after"] = (_measure(*each, standard, parts.judged) for each in ((net, first), tried))
     tuned["helped"] = not parts.judged or _helped(tuned["before"], tuned["after"])
     result = replace(taught, record={**taught.record, "fine_tune": tuned})
     if tuned["helped"]:
         head = deepcopy(taught.head).to(place)
-        net, head = _tuned(net, head, marked, config, seed, state, run, progress, "fine-tune")
+        net, head = _tuned(net, head, standard, marked, config, seed, state, run, progress, "fine-tune")
         result = replace(result, net=net.cpu(), head=head.cpu())
     for each in (state, trial):
         if each is not None:
@@ -169,32 +170,32 @@ def _classes(marked: list[_Marked]) -> set[int]:
     return {int(place) for each in marked for place in np.unique(each.marks) if place >= 0}
 
 
-def _head(net: STDNN, learnt: list[_Marked], classes: int, seed: int) -> Head:
+def _head(net: STDNN, standard: Standard | None, learnt: list[_Marked], classes: int, seed: int) -> Head:
     """Teach a head like `Classifier.teach`, with some of the marks."""
     cells = [
-        choose_cells(describe(net, values).cpu(), cell_classes(marks, cell_side(net), classes), seed, number)
+        choose_cells(describe(net, values, standard).cpu(), cell_classes(marks, cell_side(net), classes), seed, number)
         for number, (values, marks) in enumerate(learnt)
     ]
     return learn(cells, classes, feature_sources(net, len(learnt)), seed)
 
 
-def _guessed(net: STDNN, head: Head, marked: _Marked) -> _Marked:
+def _guessed(net: STDNN, head: Head, standard: Standard | None, marked: _Marked) -> _Marked:
     """Take what a head is sure of for the class where nothing is marked, as it has learnt itself."""
     values, marks = marked
     if not (marks == -1).any():
         return marked
     height, width = marks.shape
-    cells = head.probabilities(describe(net, values))
+    cells = head.probabilities(describe(net, values, standard))
     best, place = enlarged(cells[None], cell_side(net))[0, :, :height, :width].max(dim=0)
     sure = torch.where(best > SURE, place, -1).cpu().numpy()
     return _Marked(values, np.where(marks == -1, sure, marks))
 
 
-def _measure(net: STDNN, head: Head, judged: list[_Marked]) -> dict[str, float]:
+def _measure(net: STDNN, head: Head, standard: Standard | None, judged: list[_Marked]) -> dict[str, float]:
     """Judge held-out pictures' marked cells."""
     matrices = []
     for values, marks in judged:
-        found = head.probabilities(describe(net, values))
+        found = head.probabilities(describe(net, values, standard))
         cells = cell_classes(marks, cell_side(net), len(found))
         matrices.append(confusion(cells, found.argmax(dim=0).cpu().numpy(), range(len(found))))
     found_scores = scores(matrices)
@@ -218,8 +219,8 @@ class _Copy(NamedTuple):
 class _Copies:
     """Copies of the pictures in turn, endlessly: the first of each as it is, the others changed at random."""
 
-    def __init__(self, net: STDNN, marked: list[_Marked], classes: int, seed: int) -> None:
-        self.net, self.marked, self.classes, self.seed = net, marked, classes, seed
+    def __init__(self, net: STDNN, standard: Standard | None, marked: list[_Marked], classes: int, seed: int) -> None:
+        self.net, self.standard, self.marked, self.classes, self.seed = net, standard, marked, classes, seed
         size = 2 * sum(each.numel() for each in self._made(0).inputs)
         self.at_hand = max(1, min(COPIES, MOST_BYTES // size))
         self.made = lru_cache(self.at_hand)(self._made)
@@ -234,7 +235,7 @@ class _Copies:
         if turn:
             values, marks = _changed(values, marks, turn % 2 == 1, np.random.default_rng([self.seed, number]))
         with torch.no_grad():
-            inputs = inputs_of(self.net, values[None])
+            inputs = inputs_of(self.net, raw_channels(self.net, values[None]), self.standard)
         cells = cell_classes(marks.cpu().numpy(), cell_side(self.net), self.classes).clip(min=-1)
         places = [np.argwhere(cells == number) for number in range(self.classes)]
         some = [each[:: len(each) // PLACES + 1] for each in places if len(each)]
@@ -314,13 +315,14 @@ class _Joint(nn.Module):
 
 
 def _tuned(
-    net: STDNN, head: Head, marked: list[_Marked], config: FineTuneConfig, seed: int, state: Path | None,
-    run: dict[str, Any], progress: bool, title: str,
+    net: STDNN, head: Head, standard: Standard | None, marked: list[_Marked], config: FineTuneConfig, seed: int,
+    state: Path | None, run: dict[str, Any], progress: bool, title: str,
 ) -> tuple[STDNN, Head]:  # fmt: skip
     """Train copies of networks and head, with a context, and return the average over the steps."""
     place = net.mean.device
     joint = _Joint(net, head, seed)
-    copies = _Copies(net, [_guessed(net, head, each) for each in marked], head.out.out_features, seed)
+    guessed = [_guessed(net, head, standard, each) for each in marked]
+    copies = _Copies(net, standard, guessed, head.out.out_features, seed)
     weights = _weights(copies.marked, copies.classes).to(place)
     pace, one = Pace(config.steps, config.learning_rate, config.every), Processes(0, 1, place)
     loop = Loop(joint, pace, state, run, resume=True, processes=one, title=title, progress=progress)

@@ -1,12 +1,15 @@
 """Marked pictures become cells with features and classes, and these a head.
 
-A cell is a block of the second network. Only some of a picture's cells are kept: many pictures fit into memory.
+A cell is a block of the second network. Features depend on what all marked pictures look like, so pictures are looked
+at first and described afterwards. Meanwhile they lie in temporary files; then only some of their cells are kept. So
+many pictures fit into memory.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,9 +22,10 @@ from ..io.intensity import Intensity
 from ..network.stdnn import STDNN
 from ..segmentation.canvas import canvas_of
 from .boundaries import colours_tell, told_apart
-from .features import describe, feature_sources
+from .features import describe, feature_sources, raw_channels
 from .head import STEPS, Head, expect_shares, fit
 from .names import IGNORE, UNLABELLED, ClassName
+from .standard import Measured, Standard, measured, standard_of
 
 #: In marks, a pixel or cell from which nothing is learnt; −1 is merely unmarked.
 LEFT_OUT = -2
@@ -132,19 +136,21 @@ def held_out(pictures: Sequence[Cells], classes: int, sources: Tensor, seed: int
 
 
 class Lesson:
-    """Marked cells of all pictures, collected one picture at a time."""
+    """Marked cells of all pictures: `add` looks at one and puts it into a folder, `learn` describes them all."""
 
-    def __init__(self, classes: tuple[ClassName, ...], net: STDNN, intensity: Intensity, seed: int) -> None:
-        self.classes, self.net, self.intensity, self.seed = classes, net, intensity, seed
+    def __init__(
+        self, classes: tuple[ClassName, ...], net: STDNN, intensity: Intensity, seed: int, folder: Path
+    ) -> None:
+        self.classes, self.net, self.intensity, self.seed, self.folder = classes, net, intensity, seed, folder
         self.resolution = 0
         self._names: list[str] = []
         self._pixels = np.zeros(len(classes), np.int64)
         self._digest = hashlib.sha256()
-        self._pictures: list[Cells] = []
+        self._measured: list[Measured] = []
         self._told: list[float | None] = []
 
     def add(self, sample: Taught) -> None:
-        """Describe a picture and keep some of its cells."""
+        """Look at a picture."""
         canvas = canvas_of(sample.image, self.net.image_channels, self.net.stride, MAX_PIXELS, self.intensity)
         marks = class_numbers(sample.marks, self.classes, canvas.source.shape, sample.name)
         self._digest.update(
@@ -163,30 +169,50 @@ class Lesson:
         told = told_apart(canvas.values, marks, np.random.default_rng([self.seed, len(self._names)]))
         self._told.append(told)
         cells = cell_classes(marks, cell_side(self.net), len(self.classes))
-        features = describe(self.net, canvas.values).cpu()
-        self._pictures.append(choose_cells(features, cells, self.seed, len(self._names)))
+        with torch.no_grad():
+            raw = raw_channels(self.net, torch.from_numpy(canvas.values)[None].to(self.net.mean.device))
+        self._measured.append(measured(raw, cells, len(self.classes)))
+        file = self._file(len(self._names))
+        try:
+            np.savez(file, values=canvas.values, cells=cells.astype(np.int16))
+        except OSError as error:  # NumPy does not say which file
+            raise OSError(error.errno, error.strerror, str(file)) from error
+
+    def _file(self, number: int) -> Path:
+        return self.folder / f"{number}.npz"
 
     @property
     def colours_tell(self) -> bool:
         """Whether boundaries shall follow the colours."""
         return colours_tell(self._told)
 
-    def learn(self) -> tuple[Head, dict[str, Any]]:
-        """Return a head and what is kept of the lesson in the file."""
+    def learn(self, watch: Callable[[Iterable[str]], Iterable[str]] = iter) -> tuple[Head, Standard, dict[str, Any]]:
+        """Return a head, what pictures are standardised by, and what is kept of the lesson in the file.
+
+        `watch` is given the names of the pictures as they are described.
+        """
         if not self._names:
             raise ValueError("samples must hold at least one marked picture, got none")
         if np.count_nonzero(self._pixels) < 2:
             only = ", ".join(each.name for each, count in zip(self.classes, self._pixels, strict=True) if count)
             raise ValueError(f"marks must be of at least two classes, got {only} only")
         count, sources = len(self.classes), feature_sources(self.net, len(self._names))
+        standard = standard_of(self._measured)
+        pictures = [self._described(number, standard) for number, _ in enumerate(watch(self._names), start=1)]
         record = {
             "seed": self.seed,
             "marks": self._digest.hexdigest(),
             "pictures": self._names,
             "marked_pixels": {each.name: int(n) for each, n in zip(self.classes, self._pixels, strict=True)},
-            "held_out": held_out(self._pictures, count, sources, self.seed),
+            "held_out": held_out(pictures, count, sources, self.seed),
         }
-        return learn(self._pictures, count, sources, self.seed), record
+        return learn(pictures, count, sources, self.seed), standard, record
+
+    def _described(self, number: int, standard: Standard) -> Cells:
+        with np.load(self._file(number)) as kept:
+            values, cells = kept["values"], kept["cells"].astype(np.int64)
+        self._file(number).unlink()
+        return choose_cells(describe(self.net, values, standard).cpu(), cells, self.seed, number)
 
 
 def class_numbers(marks: Any, classes: tuple[ClassName, ...], shape: tuple[int, ...], name: str) -> Labels:

@@ -112,16 +112,19 @@ class Project:
         seed: int = 0,
         fine: FineTuneConfig | None = None,
         progress: bool = False,
-        watch: Callable[[Iterable[Taught]], Iterable[Taught]] = iter,
+        look: Callable[[Iterable[Taught]], Iterable[Taught]] = iter,
+        watch: Callable[[Iterable[str]], Iterable[str]] = iter,
         device: str = "cpu",
     ) -> Classifier:
         """Learn from all marks and write the model; a former model that differs is kept under a number.
 
-        With `fine`, the networks learn too. All marked pictures are in memory then. `watch` sees each as it is learnt.
+        With `fine`, the networks learn too. All marked pictures are in memory then. `look` is given the marked pictures
+        as they are read, `watch` their names as they are described (`Classifier.teach`).
         """
         check_writable(self.folder)
         self.check()
-        taught = Classifier.teach(watch(self.samples()), self.classes, model=model, seed=seed, device=device)
+        samples = look(self.samples())
+        taught = Classifier.teach(samples, self.classes, model=model, seed=seed, device=device, watch=watch)
         if fine is not None:
             state = self.folder / "fine-tune.safetensors"
             taught = fine_tune(taught, list(self.samples()), fine, state=state, progress=progress, device=device)

@@ -43,8 +43,8 @@ def run(args: argparse.Namespace) -> int:
         settings["steps"] = args.steps
     fine = FineTuneConfig(**settings) if args.fine_tune else None
     then = "Learning the classes" + (", then fine-tuning" if args.fine_tune else "")
-    watch = partial(_lines, then) if args.progress_json else iter
-    taught = project.teach(args.model, args.seed, fine, progress=True, watch=watch, device=args.device)
+    look, watch = (_looked_at, partial(_described, then)) if args.progress_json else (iter, iter)
+    taught = project.teach(args.model, args.seed, fine, progress=True, look=look, watch=watch, device=args.device)
     for each in taught.classes:
         count = taught.record["marked_pixels"][each.name]
         print(f"{each.value:3d} {each.name}: {count} pixels marked{'' if count else ', so it is never found'}")
@@ -66,10 +66,21 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _lines(then: str, samples: Iterable[Any]) -> Iterator[Any]:
-    """Yield marked pictures, and print the name of each, and at last what comes then."""
-    done = 0
-    for done, sample in enumerate(samples, 1):
-        print(json.dumps({"done": done - 1, "text": f"Looking at {sample.name}"}), flush=True)
+def _looked_at(samples: Iterable[Any]) -> Iterator[Any]:
+    """Yield marked pictures, and print the name of each."""
+    for done, sample in enumerate(samples):
+        _say(done, f"Looking at {sample.name}")
         yield sample
-    print(json.dumps({"done": done, "text": then}), flush=True)
+
+
+def _described(then: str, names: Iterable[str]) -> Iterator[str]:
+    """Yield the names of marked pictures and print each, and at last what comes then."""
+    done = 0
+    for done, name in enumerate(names, 1):
+        _say(done - 1, f"Describing {name}")
+        yield name
+    _say(done, then)
+
+
+def _say(done: int, text: str) -> None:
+    print(json.dumps({"done": done, "text": text}), flush=True)

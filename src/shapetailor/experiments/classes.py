@@ -16,14 +16,16 @@ from skimage.draw import line
 from ..arrays import Array, Floats32, Labels
 from ..classes.boundaries import colours_tell, told_apart
 from ..classes.classifier import pixels_of
-from ..classes.features import check_network, describe, feature_sources
+from ..classes.features import check_network, feature_sources, features_of, raw_channels
 from ..classes.lesson import LEFT_OUT, MAX_PIXELS, cell_classes, cell_side, choose_cells, learn
+from ..classes.standard import Standard, measured, standard_of
 from ..datasets import ProceduralTextures, TextureFolder, mosaic
 from ..evaluate.classes import confusion, scores
 from ..io.files import image_files
 from ..io.images import read_image, read_labels
 from ..labels import dilate
 from ..network.checkpoint import read_model
+from ..network.stdnn import STDNN
 from ..segmentation.canvas import canvas_of
 from .results import Context, Results, TableRow
 
@@ -103,7 +105,7 @@ def _judge(
 
 
 class _Ours:
-    """The head on our features, which are computed once for each picture."""
+    """The head on our features; the channels that these are made of are computed once for each picture."""
 
     def __init__(self, model: str, count: int) -> None:
         self.net, self.count = read_model(model).net, count
@@ -111,32 +113,43 @@ class _Ours:
         self._side = cell_side(self.net)
 
     def __call__(self, taught: Sequence[Picture], marks: Sequence[Labels], seed: int) -> Callable[[Picture], Labels]:
-        kept, told = [], []
+        cells, seen, told = [], [], []
         for number, (picture, mark) in enumerate(zip(taught, marks, strict=True)):
-            described = self._features(picture)
-            canvas = picture.kept["canvas"]
-            places = canvas.marks_in(mark, "marks")
-            cells = cell_classes(places, self._side, self.count)
-            kept.append(choose_cells(described, cells, seed, number))
-            told.append(told_apart(canvas.values, places, np.random.default_rng([seed, number])))
+            self._look_at(picture)
+            places = picture.kept["canvas"].marks_in(mark, "marks")
+            cells.append(cell_classes(places, self._side, self.count))
+            seen.append(measured(picture.kept["raw"], cells[-1], self.count))
+            told.append(told_apart(picture.kept["canvas"].values, places, np.random.default_rng([seed, number])))
+        standard = standard_of(seen)
+        kept = [
+            choose_cells(self._features(picture, standard), cells[number], seed, number)
+            for number, picture in enumerate(taught)
+        ]
         head = learn(kept, self.count, feature_sources(self.net, len(kept)), seed)
         follows = colours_tell(told)
 
         def predict(picture: Picture) -> Labels:
-            cells, canvas = head.probabilities(self._features(picture).float()), picture.kept["canvas"]
+            self._look_at(picture)
+            cells, canvas = head.probabilities(self._features(picture, standard)), picture.kept["canvas"]
             pixels = pixels_of(cells, canvas, self._side, follows)
             found: Labels = canvas.labels_out(pixels.argmax(axis=0))[::STEP, ::STEP]
             return found
 
         return predict
 
-    def _features(self, picture: Picture) -> torch.Tensor:
-        if "features" not in picture.kept:
+    def _look_at(self, picture: Picture) -> None:
+        if "raw" not in picture.kept:
             canvas = canvas_of(picture.image, self.net.image_channels, self.net.stride, MAX_PIXELS)
-            net = self.net.rescaled(max(canvas.values.shape[1:]))
-            picture.kept |= {"canvas": canvas, "features": describe(net, canvas.values).half()}
-        found: torch.Tensor = picture.kept["features"]
-        return found
+            with torch.no_grad():
+                raw = raw_channels(self._net(canvas.values), torch.from_numpy(canvas.values)[None])
+            picture.kept |= {"canvas": canvas, "raw": raw}
+
+    def _features(self, picture: Picture, standard: Standard) -> torch.Tensor:
+        with torch.no_grad():
+            return features_of(self._net(picture.kept["canvas"].values), picture.kept["raw"], standard)[0]
+
+    def _net(self, values: Floats32) -> STDNN:
+        return self.net.rescaled(max(values.shape[1:]))
 
 
 class _Forest:

@@ -93,9 +93,15 @@ def describe_wholes(net: STDNN, pictures: Tensor, positions: int, inside: Tensor
 
 def statistics(net: STDNN, pictures: Tensor, inside: Tensor | None = None) -> Statistics:
     """Return the statistics of pictures (P, C, H, W), over their pixels `inside`, that `describe_masks` takes."""
+    return rich_channels(net, pictures, inside)[1]
+
+
+def rich_channels(net: STDNN, pictures: Tensor, inside: Tensor | None = None) -> tuple[Tensor, Statistics]:
+    """Compute the rich channels of pictures on blocks, not standardised, and their statistics."""
     everything = pictures.new_ones(len(pictures), *pictures.shape[2:], dtype=torch.bool)
     blocks = _Blocks(everything if inside is None else inside, net)
-    return _statistics(blocks.rich(pictures), blocks.inside)
+    raw = blocks.rich(pictures)
+    return raw, _statistics(raw, blocks.inside)
 
 
 def describe_masks(net: STDNN, pictures: Tensor, statistics: Statistics, masks: Tensor) -> Tensor:
