@@ -8,8 +8,8 @@ import scipy.sparse.linalg
 
 from .arrays import Array, Floats, Ints
 
-#: Lloyd's iterations at most; they end earlier as a rule, when no point changes its cluster.
-ITERATIONS = 50
+#: Seedings of k-means. Lloyd's iterations at most; they end earlier as a rule, when no point changes its cluster.
+SEEDINGS, ITERATIONS = 8, 50
 #: Points whose spread is below this share of their size are one point: what differs is rounding.
 ROUNDING = 1e-5
 #: Eigenvalues of a normalised affinity are at most 1; those below this tell no clusters apart.
@@ -18,7 +18,7 @@ RANK = 1e-3
 RESTARTS = 30
 
 
-def kmeans(points: Floats, clusters: int, rng: np.random.Generator, n_init: int = 8) -> Ints:
+def kmeans(points: Floats, clusters: int, rng: np.random.Generator) -> Ints:
     """Cluster (P, D) points by Lloyd's iterations from k-means++ seedings; the least sum of squares wins.
 
     Points that differ by rounding only are one cluster. The result depends on the order of the points.
@@ -26,13 +26,11 @@ def kmeans(points: Floats, clusters: int, rng: np.random.Generator, n_init: int 
     """
     if clusters == 1:
         return np.zeros(len(points), dtype=np.int64)
-    runs = [_lloyd(points, _seeds(points, clusters, rng)) for _ in range(n_init)]
+    runs = [_lloyd(points, _seeds(points, clusters, rng)) for _ in range(SEEDINGS)]
     return min(runs, key=lambda run: run[0])[1]
 
 
-def normalised_cut(
-    points: Floats, clusters: int, rng: np.random.Generator, n_init: int = 8, sigma2: float = 0.1
-) -> Ints:
+def normalised_cut(points: Floats, clusters: int, rng: np.random.Generator, sigma2: float) -> Ints:
     """Cluster (P, D) points by a normalised cut (J. Shi and J. Malik, PAMI 22(8), 2000) of the graph of all pairs.
 
     A pair weighs ``exp(−‖F_p − F_q‖² / sigma2)``. The first eigenvectors of the normalised affinity, rows scaled to
@@ -41,7 +39,7 @@ def normalised_cut(
     """
     values, vectors = spectrum(points, clusters, sigma2)
     # The graph of fewer clusters has no more vectors that matter; the rest is noise.
-    return cut_by(vectors[:, values > RANK], rng, n_init)
+    return cut_by(vectors[:, values > RANK], rng)
 
 
 def spectrum(points: Floats, count: int, sigma2: float) -> tuple[Floats, Floats]:
@@ -68,10 +66,10 @@ def leading(affinity: Floats, count: int) -> tuple[Floats, Floats]:
     return values[::-1], vectors[:, ::-1]
 
 
-def cut_by(vectors: Floats, rng: np.random.Generator, n_init: int = 8) -> Ints:
+def cut_by(vectors: Floats, rng: np.random.Generator) -> Ints:
     """Cluster points into as many clusters as there are eigenvectors, by k-means of their rows at unit length."""
     rows = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    return kmeans(rows, vectors.shape[1], rng, n_init)
+    return kmeans(rows, vectors.shape[1], rng)
 
 
 def _leading(matrix: Floats, count: int) -> tuple[Floats, Floats]:

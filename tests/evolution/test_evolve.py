@@ -224,10 +224,10 @@ def test_one_region_has_nothing_to_do():
 
 
 def test_boxes_change_nothing_for_descriptors_that_do_not_leak():
-    net, truth = tiny_network(), strips(32, 20, height=20)
+    net, truth = tiny_network(), strips(32, 20, height=11)
     image = net.prepare(tensor(noisy(truth, (0.2, 0.8))).double())
     config = EvolutionConfig(iterations=4)
-    whole, boxed = (evolve(image, strips(32, 11, height=20), net, config, align=align) for align in (0, 1))
+    whole, boxed = (evolve(image, strips(32, 11, height=11), net, config, align=align) for align in (0, 1))
     np.testing.assert_array_equal(whole.labels, boxed.labels)
     np.testing.assert_allclose(whole.energy, boxed.energy, rtol=1e-5)
     assert whole.iterations == 4
@@ -388,8 +388,8 @@ def test_regions_on_one_canvas_are_described_as_if_alone(stride):
 
 
 def test_descriptors_of_blocks_are_compared_like_those_of_pixels():
-    net, start = tiny_network(features="rich", stride=3), boxes((22, 27), 3, per_side=4)
-    image = net.prepare(torch.rand(1, 1, 22, 27, generator=torch.Generator().manual_seed(0)).double())
+    net, start = tiny_network(features="rich", stride=3), boxes((14, 17), 3, per_side=4)
+    image = net.prepare(torch.rand(1, 1, 14, 17, generator=torch.Generator().manual_seed(0)).double())
     blocks, pixels = (Tailor(image, each, 6).start(start) for each in (net.descriptors, Descriptors(net, 3)))
     for i, region in pixels.items():
         np.testing.assert_allclose(blocks[i].cost, region.cost, rtol=1e-5, atol=1e-9)

@@ -11,7 +11,7 @@ import tifffile
 from shapetailor.io import label_maps
 from shapetailor.io.georeference import Georeference
 from shapetailor.io.images import read_labels
-from shapetailor.io.label_maps import scratch, write_label_tiff, write_label_zarr
+from shapetailor.io.label_maps import write_label_tiff, write_label_zarr
 from shapetailor.io.pixel_size import PixelSize
 from shapetailor.io.source import open_source
 
@@ -102,11 +102,12 @@ def test_a_zarr_takes_the_place_of_a_former_one_whole_or_not_at_all(tmp_path, mo
 
 
 def test_a_map_on_the_disk_is_written_and_leaves_nothing(tmp_path, small_tiles):
-    with scratch(tmp_path, LABELS.shape, np.int16) as labels:
-        labels[:] = LABELS
-        write_label_tiff(tmp_path / "a.tif", labels)
-    np.testing.assert_array_equal(read_labels(tmp_path / "a.tif"), LABELS)
-    assert [each.name for each in tmp_path.iterdir()] == ["a.tif"]
+    (tmp_path / "out").mkdir()
+    labels = np.memmap(tmp_path / "labels", np.int16, "w+", shape=LABELS.shape)
+    labels[:] = LABELS
+    write_label_tiff(tmp_path / "out" / "a.tif", labels)
+    np.testing.assert_array_equal(read_labels(tmp_path / "out" / "a.tif"), LABELS)
+    assert [each.name for each in (tmp_path / "out").iterdir()] == ["a.tif"]
 
 
 def test_points_are_in_wgs84_or_as_asked(place):

@@ -1,8 +1,8 @@
 """A server in a process of its own and tabs of a real browser, for the tests of the page."""
 
 import json
+import multiprocessing
 import os
-import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,33 +27,48 @@ def chromium():
         browser.close()
 
 
+#: Has imported what servers need, and is forked for each: that spares their starts.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["shapetailor.cli.serve", "shapetailor.page.server"])
+
+
+def _serve(words, environment, said):
+    """What a server's process does; `said` gets its output."""
+    from shapetailor.cli import main
+
+    os.environ.update(environment)
+    sys.stdout = os.fdopen(os.dup(said.fileno()), "w")
+    sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    sys.exit(main(words))
+
+
 class Served:
     """`shapetailor serve FOLDER` in a process of its own."""
 
     def __init__(self, folder, state, *options):
         self.folder, self.port, self._options = Path(folder), 0, options
-        self._environment = os.environ | {"XDG_STATE_HOME": str(state)}
+        password = os.environ.get("SHAPETAILOR_PASSWORD")
+        self._environment = {"XDG_STATE_HOME": str(state)} | ({"SHAPETAILOR_PASSWORD": password} if password else {})
         self.start()
 
     def start(self):
         """Start it, on the former port if there was one."""
         words = ["serve", str(self.folder), "--no-browser", "--port", str(self.port), *self._options]
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "shapetailor.cli", *words],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=self._environment,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        self.link = self.process.stdout.readline().strip()
+        heard, said = FORKS.Pipe(duplex=False)
+        self.process = FORKS.Process(target=_serve, args=(words, self._environment, said))
+        self.process.start()
+        said.close()
+        with heard:
+            self._output = os.fdopen(os.dup(heard.fileno()))
+        self.link = self._output.readline().strip()
         assert self.link.startswith("http://"), self.link
         self.port = int(self.link.split(":")[2].split("/")[0])
 
     def kill(self):
         """End it as a power cut would."""
         self.process.kill()
-        self.process.communicate()
+        self.process.join()
+        self._output.close()
 
     def strokes(self, picture):
         """The strokes in the project's file of marks."""

@@ -60,7 +60,7 @@ def test_an_unknown_name_is_answered_with_the_shipped_ones():
 
 @pytest.mark.parametrize("start", ["ncut", "kmeans", "boxes"])
 def test_one_colour_is_one_region_and_the_others_are_named(segmenter, start):
-    result = segmenter.segment(np.full((32, 40), 100, np.uint8), regions=3, start=start)
+    result = segmenter.segment(np.full((32, 40), 100, np.uint8), regions=3, start=start, iterations=2)
     if start != "boxes":  # boxes of one colour are as good as anything else
         assert (result.labels == 0).all()
     assert set(result.vanished) == {0, 1, 2} - set(np.unique(result.labels).tolist())
@@ -87,7 +87,7 @@ def test_the_smallest_pictures_are_segmented(segmenter, shape, regions):
 @pytest.mark.parametrize("start", ["ncut", "kmeans", "boxes"])
 def test_regions_that_the_image_does_not_support_are_named(segmenter, start):
     image, _ = halves(8)
-    result = segmenter.segment(image, regions=70, start=start)  # more than pixels
+    result = segmenter.segment(image, regions=70, start=start, iterations=2)  # more than pixels
     present = set(np.unique(result.labels).tolist())
     assert present <= set(range(70))
     assert set(result.vanished) == set(range(70)) - present
@@ -137,14 +137,15 @@ def test_the_same_input_and_seed_give_the_same_labels(segmenter, mosaic):
 def straight(request, segmenter, mosaic):
     """A picture that is not square, and no multiple of the network's blocks; a start; its regions from there."""
     image = mosaic.image[:90]
-    return image, request.param, segmenter.segment(image, 2, start=request.param).labels
+    return image, request.param, segmenter.segment(image, 2, start=request.param, iterations=2).labels
 
 
 @pytest.mark.parametrize("turn", TURNS.values(), ids=TURNS)
 def test_turn_the_image_and_the_segmentation_moves_with_it(segmenter, straight, turn):
     image, start, labels = straight
     seen = []
-    turned = segmenter.segment(turn(image), 2, start=start, callback=lambda i, labels, e: seen.append(labels.shape))
+    watch = {"callback": lambda _, labels, __: seen.append(labels.shape)}
+    turned = segmenter.segment(turn(image), 2, start=start, iterations=2, **watch)
     np.testing.assert_array_equal(turned.labels, turn(labels))
     assert set(seen) == {turned.labels.shape}
 
@@ -185,7 +186,7 @@ def test_init_is_where_the_regions_start(segmenter):
     image, truth = halves(48)
     seen = []
     start = np.where(np.arange(48)[:, None] < 16, 2, 1 - truth)
-    segmenter.segment(image, init=start, callback=lambda _, labels, __: seen.append(labels.copy()))
+    segmenter.segment(image, init=start, iterations=1, callback=lambda _, labels, __: seen.append(labels.copy()))
     np.testing.assert_array_equal(seen[0], start)
 
 
@@ -197,7 +198,7 @@ def test_init_as_a_tensor_of_right_regions_stays(segmenter):
 
 def test_a_region_that_init_leaves_out_is_named(segmenter):
     image, truth = halves(48)
-    result = segmenter.segment(image, regions=3, init=2 * truth)
+    result = segmenter.segment(image, regions=3, init=2 * truth, iterations=1)
     assert result.vanished == (1,)
 
 
@@ -238,7 +239,7 @@ def test_scribbles_may_name_more_regions_than_init(segmenter):
     image, truth = halves(48)
     marks = np.full(truth.shape, -1)
     marks[4:8, 4:8], marks[4:8, 40:44], marks[40:44, 4:8] = 0, 1, 2
-    result = segmenter.segment(image, regions=3, init=truth, scribbles=marks)
+    result = segmenter.segment(image, regions=3, init=truth, scribbles=marks, iterations=2)
     np.testing.assert_array_equal(result.labels[marks >= 0], marks[marks >= 0])
 
 
@@ -286,7 +287,7 @@ def forms(image):
 @pytest.mark.parametrize("form", forms(halves(8)[0]))
 def test_pictures_of_all_kinds_are_segmented(segmenter, form):
     image, truth = halves(48)
-    assert_halves(segmenter.segment(forms(image)[form], 2), truth)
+    assert_halves(segmenter.segment(forms(image)[form], 2, iterations=0), truth)
 
 
 @pytest.mark.parametrize("shape", [(33, 47), (20, 64)])
@@ -298,15 +299,15 @@ def test_sizes_need_no_multiple_of_the_networks_blocks(segmenter, shape):
 def test_a_file_is_segmented_as_its_array(segmenter, tmp_path):
     image, _ = halves(48)
     Image.fromarray(image).save(tmp_path / "halves.png")
-    labels = segmenter.segment(tmp_path / "halves.png", 2).labels
-    np.testing.assert_array_equal(labels, segmenter.segment(image, 2).labels)
+    labels = segmenter.segment(tmp_path / "halves.png", 2, iterations=0).labels
+    np.testing.assert_array_equal(labels, segmenter.segment(image, 2, iterations=0).labels)
 
 
 def test_a_tensor_is_segmented_as_its_array(segmenter):
     image = np.stack([halves(48)[0]] * 3, axis=2)
     image[..., 1] //= 2
-    labels = segmenter.segment(torch.from_numpy(image).permute(2, 0, 1), 2).labels
-    np.testing.assert_array_equal(labels, segmenter.segment(image, 2).labels)
+    labels = segmenter.segment(torch.from_numpy(image).permute(2, 0, 1), 2, iterations=0).labels
+    np.testing.assert_array_equal(labels, segmenter.segment(image, 2, iterations=0).labels)
 
 
 def test_the_callback_stops_the_run(segmenter):

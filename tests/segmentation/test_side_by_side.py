@@ -197,7 +197,7 @@ def test_masks_have_the_descriptors_of_label_maps():
     np.testing.assert_allclose(torch.where(masks[:, None], found, 0), expected, atol=1e-4)
 
 
-def clusters(seed, noise, count=3, size=(40, 52)):
+def clusters(seed, noise, count=3, size=(12, 15)):
     """Descriptors of unit norm, (6, h, w), in patches."""
     rng = np.random.default_rng(seed)
     centres = rng.standard_normal((count, 6))
@@ -210,16 +210,16 @@ def clusters(seed, noise, count=3, size=(40, 52)):
 @pytest.mark.parametrize("noise", [0.0, 0.1, 0.6])
 def test_cuts_are_those_of_single_pictures(noise, hole):
     pictures = np.stack([clusters(seed, noise) for seed in range(3)])
-    inside = np.ones((3, 80, 103), bool)
+    inside = np.ones((3, 24, 29), bool)
     if hole:
-        inside[0, 10:50, 20:60] = inside[1, :17] = False
+        inside[0, 3:15, 6:17] = inside[1, :5] = False
     given = torch.from_numpy(inside) if hole else None
     rngs = [np.random.default_rng(5) for _ in pictures]
-    found = ncut_starts(Whole(torch.from_numpy(pictures), 2), (80, 103), given, 3, rngs).numpy()
+    found = ncut_starts(Whole(torch.from_numpy(pictures), 2), (24, 29), given, 3, rngs).numpy()
     for descriptors, mask, blocks in zip(pictures, inside, found, strict=True):
-        full = descriptors.repeat(2, 1).repeat(2, 2)[:, :, :103]
+        full = descriptors.repeat(2, 1).repeat(2, 2)[:, :, :29]
         expected = in_order(ncut_start(full, 3, np.random.default_rng(5), mask if hole else None))
-        assert (blocks.repeat(2, 0).repeat(2, 1)[:, :103] == expected)[mask].mean() > 0.999
+        assert (blocks.repeat(2, 0).repeat(2, 1)[:, :29] == expected)[mask].mean() > 0.999
 
 
 def test_pictures_of_one_value_are_one_cluster():

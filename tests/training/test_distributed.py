@@ -1,4 +1,4 @@
-"""Training in real processes: killed and resumed, several at once, on a full disk, without the optional packages."""
+"""Training: killed and resumed, by several at once, on a full disk, without the optional packages."""
 
 from __future__ import annotations
 
@@ -9,15 +9,28 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
+from functools import partial
+from threading import Barrier
+from typing import ClassVar
 
 import numpy as np
 import pytest
-import safetensors.torch
 import torch
 
+from full_disk import full_disk
 from shapetailor.io.images import write_image, write_labels
+from shapetailor.network import STDNNConfig
 from shapetailor.network.checkpoint import load_model
+from shapetailor.training import TrainConfig
+from shapetailor.training.augmentation import Batches
+from shapetailor.training.corpus import read_corpus
+from shapetailor.training.distributed import Processes
+from shapetailor.training.loop import gradients
 from shapetailor.training.run_state import state_path
+from shapetailor.training.sample_bank import fill_bank
+from shapetailor.training.train import batch_loss, initial_network, validate, validation_blocks
 
 SIZE = 16
 
@@ -61,19 +74,12 @@ def here(data, out, steps, script=SCRIPT):
             torch.set_num_threads(threads)
 
 
-def start(data, out, steps, *launcher, script=SCRIPT):
-    command = [sys.executable, *launcher]
-    command += ["-c", script] if not launcher else [str(_saved(out.parent, script))]
+def start(data, out, steps, *launcher):
+    script = out.parent / "script.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, *launcher, str(script), str(data), str(out), str(steps)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-    return subprocess.Popen(
-        [*command, str(data), str(out), str(steps)], env=environment, stderr=subprocess.PIPE, text=True
-    )
-
-
-def _saved(folder, script):
-    path = folder / "script.py"
-    path.write_text(script)
-    return path
+    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
 
 
 def finish(process):
@@ -81,65 +87,64 @@ def finish(process):
     assert process.returncode == 0, errors
 
 
-def last_loss(out):
-    return json.loads(out.with_suffix(".log.jsonl").read_text().splitlines()[-1])["validation_loss"]
+def losses(out):
+    """The losses of a run, of its steps and of its validations."""
+    records = map(json.loads, out.with_suffix(".log.jsonl").read_text().splitlines())
+    return [(each["loss"], each["validation_loss"]) for each in records]
 
 
 def test_killed_by_sigkill_and_resumed_it_ends_with_the_same_bytes(data, tmp_path):
     straight, killed = tmp_path / "straight.safetensors", tmp_path / "killed.safetensors"
-    first = start(data, straight, 40)
-    second = start(data, killed, 40)
+    process = start(data, killed, 40)
     log = killed.with_suffix(".log.jsonl")
-    while second.poll() is None and not (log.exists() and log.read_text().count("\n") >= 3):
+    while process.poll() is None and not (log.exists() and log.read_text().count("\n") >= 3):
         time.sleep(0.002)
-    second.send_signal(signal.SIGKILL)
-    assert second.wait() == -signal.SIGKILL
-    second.stderr.close()
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    process.stderr.close()
     assert state_path(killed).exists()
     assert not killed.exists()
-    finish(start(data, killed, 40))
-    finish(first)
+    here(data, killed, 40)
+    here(data, straight, 40)
     assert killed.read_bytes() == straight.read_bytes()
-    assert last_loss(killed) == last_loss(straight)
+    assert losses(killed) == losses(straight)
 
 
-GRADIENTS = SCRIPT.replace(
-    'train(sys.argv[1], sys.argv[2], config, resume=True, device="cpu", progress=False)',
-    """
-from functools import partial
-from safetensors.torch import save_file
-from shapetailor.training.augmentation import Batches
-from shapetailor.training.corpus import read_corpus
-from shapetailor.training.distributed import joined
-from shapetailor.training.loop import gradients
-from shapetailor.training.sample_bank import fill_bank
-from shapetailor.training.train import batch_loss, initial_network, validate, validation_blocks
+class Member(Processes):
+    """One of two threads that stand for processes: what they sum they exchange through `table`."""
 
-with joined("cpu") as processes:
-    corpus = read_corpus(sys.argv[1], 16)
+    table: ClassVar[list] = [None, None]
+    barrier: ClassVar = Barrier(2, timeout=60)
+
+    def sum(self, values):
+        self.table[self.rank] = values.clone()
+        self.barrier.wait()
+        values.copy_(self.table[0] + self.table[1])
+        self.barrier.wait()  # nobody writes before both have read
+        return values
+
+
+def test_two_members_have_the_gradients_of_one(data):
+    corpus = read_corpus(data, SIZE)
+    network = STDNNConfig(widths=(6, 3), scales=(1.0,), alpha=1.0, resolution=SIZE)
+    config = TrainConfig(network, size=SIZE, batch=4, samples=12, validation_share=0.3)
     net = initial_network(config, corpus)
     bank = fill_bank(net, Batches(corpus, seed=0), 12, 4)
-    loss = gradients(net, partial(batch_loss, net, bank, 3, config, processes), processes)
-    found = {name: each.grad for name, each in net.named_parameters()}
-    held_out = validation_blocks(net, corpus, config, processes)
-    validation = torch.tensor(validate(net, held_out, config, processes))
-    save_file({**found, "loss": loss, "validation": validation}, f"{sys.argv[2]}.{processes.rank}")
-""",
-)
 
+    def computed(processes):
+        own = deepcopy(net)
+        loss = gradients(own, partial(batch_loss, own, bank, 3, config, processes), processes)
+        held_out = validation_blocks(own, corpus, config, processes)
+        validation = torch.tensor(validate(own, held_out, config, processes))
+        return {**{name: each.grad for name, each in own.named_parameters()}, "loss": loss, "validation": validation}
 
-def test_two_processes_have_the_gradients_of_one(data, tmp_path):
-    alone, shared = tmp_path / "alone", tmp_path / "shared"
-    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
-    process = start(data, shared, 2, *torchrun, script=GRADIENTS)
-    here(data, alone, 2, script=GRADIENTS)
-    finish(process)
-    expected = safetensors.torch.load_file(f"{alone}.0")
+    device = torch.device("cpu")
+    expected = computed(Processes(0, 1, device))
     assert max(float(each.abs().max()) for each in expected.values()) > 1e-3
-    for rank in (0, 1):
-        found = safetensors.torch.load_file(f"{shared}.{rank}")
-        for name, each in expected.items():
-            assert torch.allclose(found[name], each, rtol=1e-4, atol=1e-6), name
+    with ThreadPoolExecutor(2) as pool:
+        for found in pool.map(computed, [Member(rank, 2, device) for rank in (0, 1)]):
+            for name, each in expected.items():
+                assert torch.allclose(found[name], each, rtol=1e-4, atol=1e-6), name
 
 
 def test_two_machines_train_the_network_of_one(data, tmp_path, monkeypatch):
@@ -159,16 +164,13 @@ def test_two_machines_train_the_network_of_one(data, tmp_path, monkeypatch):
     for (name, expected), found in zip(one.state_dict().items(), two.state_dict().values(), strict=True):
         assert torch.allclose(found, expected, rtol=1e-3, atol=1e-4), name
     assert one_data["training"] == two_data["training"]
-    assert shared.with_suffix(".log.jsonl").read_text().count("\n") == 2
+    np.testing.assert_allclose(losses(shared), losses(alone), rtol=1e-3)
+    assert len(losses(shared)) == 2
 
 
 def test_a_full_disk_is_reported_before_the_first_step(data, tmp_path):
-    # A limit on file sizes, which the kernel enforces as it does the end of a disk.
-    limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, 2**16))\n" + SCRIPT
-    process = start(data, tmp_path / "model.safetensors", 4, script=limited)
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode != 0
-    assert "OSError: cannot write" in errors
+    with full_disk(2**16), pytest.raises(OSError, match="cannot write"):
+        here(data, tmp_path / "model.safetensors", 4)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -179,21 +181,17 @@ for name in ("numba", "tifffile", "matplotlib", "skimage", "sklearn", "pyamg"):
     sys.modules[name] = None  # to import it is not there
 import shapetailor.cli.sharpen, shapetailor.cli.train
 """
-WITHOUT_PLOTS = """
-import sys
-
-sys.modules["matplotlib"] = None
-""" + SCRIPT.replace("progress=False", "progress=True")
 
 
 def test_training_on_a_gpu_imports_torch_numpy_scipy_pillow_safetensors_and_tqdm_only():
     subprocess.run([sys.executable, "-c", IMPORTS], check=True, timeout=120)
 
 
-def test_training_without_matplotlib_says_so(data, tmp_path):
-    process = start(data, tmp_path / "model.safetensors", 4, script=WITHOUT_PLOTS)
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
-    assert "step 4/4: loss" in errors  # lines where stderr is no terminal
-    assert "no curves drawn: matplotlib is not installed" in errors
+def test_training_without_matplotlib_says_so(data, tmp_path, monkeypatch, capsys):
+    for name in {"matplotlib", *(each for each in sys.modules if each.startswith("matplotlib."))}:
+        monkeypatch.setitem(sys.modules, name, None)  # to import it is not there
+    here(data, tmp_path / "model.safetensors", 4, SCRIPT.replace("progress=False", "progress=True"))
+    said = capsys.readouterr().err
+    assert "step 4/4: loss" in said  # lines where stderr is no terminal
+    assert "no curves drawn: matplotlib is not installed" in said
     assert load_model(tmp_path / "model.safetensors")[0].config.widths == (6, 3)

@@ -6,7 +6,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,6 +29,14 @@ class Outcome:
     text: str
     data: dict[str, Any]
     sound: bool
+
+
+def chosen_sizes(sizes: Sequence[int] | None, usual: Sequence[int], least: int = 1) -> list[int]:
+    """Return the sides of pictures to measure at, the smallest first: those asked for, or the usual ones."""
+    chosen = sorted(set(sizes or usual))
+    if chosen[0] < least:
+        raise ValueError(f"sizes must be at least {least} pixels, got {chosen[0]}")
+    return chosen
 
 
 def progress(line: str) -> None:

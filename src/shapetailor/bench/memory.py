@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from ..segmentation.segmenter import Segmenter
-from .measure import Outcome, machine, peak_memory, progress
+from .measure import Outcome, chosen_sizes, machine, peak_memory, progress
 from .report import NOTHING, Data, megabytes, page, text_table
 from .segment import picture
 
@@ -16,7 +16,7 @@ MODEL = "texture"
 
 def run(sizes: Sequence[int] | None = None, quick: bool = False) -> Outcome:
     """Measure every size in a process of its own."""
-    chosen = sorted(set(sizes or (QUICK_SIZES if quick else SIZES)))
+    chosen = chosen_sizes(sizes, QUICK_SIZES if quick else SIZES)
     rows: list[Data] = []
     for size in chosen:
         progress(f"memory at {size}²")

@@ -20,7 +20,7 @@ import numpy as np
 from ..classes.names import as_classes, write_classes
 from ..datasets import Sample
 from ..io.images import write_image
-from .measure import Outcome, machine, progress
+from .measure import Outcome, chosen_sizes, machine, progress
 from .report import Data, duration, megabytes, page, text_table, verdict
 from .strokes import FAMILIES, REGIONS, mosaic_of
 
@@ -61,7 +61,7 @@ PLACE = """([x, y]) => {
 
 def run(sizes: Sequence[int] | None = None, quick: bool = False) -> Outcome:
     """Measure everything and report it."""
-    chosen = sorted(set(sizes or (QUICK_SIZES if quick else SIZES)))
+    chosen = chosen_sizes(sizes, QUICK_SIZES if quick else SIZES)
     where, count = machine(), QUICK_STROKES if quick else STROKES
     rows: list[Data] = []
     with _browser() as browser:

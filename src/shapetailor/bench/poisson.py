@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..arrays import Array
-from .measure import Outcome, best_times, machine, peak_memory, progress
+from .measure import Outcome, best_times, chosen_sizes, machine, peak_memory, progress
 from .poisson_methods import CASES, CHANNELS, METHODS, SCALES, Method, Problem, make_problem, ours, relative_error
 from .poisson_report import PLAIN, PLAIN_OURS, judge, report
 
@@ -59,9 +59,7 @@ def run(
     methods: Mapping[str, Method] = METHODS,
 ) -> Outcome:
     """Measure everything and report it."""
-    chosen = sorted(set(sizes or (QUICK_SIZES if quick else SIZES)))
-    if min(chosen) < 8:
-        raise ValueError(f"sizes must be at least 8 pixels, got {min(chosen)}")
+    chosen = chosen_sizes(sizes, QUICK_SIZES if quick else SIZES, 8)
     effort = effort or (QUICK if quick else FULL)
     begin, where = time.perf_counter(), machine()
     for case in effort.cases:  # compile

@@ -22,7 +22,7 @@ from scipy.spatial import KDTree
 from ..arrays import RGB8, Array, Floats32, Ints, Labels
 from ..datasets import texture
 from ..segmentation.segmenter import MAX_PIXELS, Segmenter
-from .measure import Outcome, machine, peak_memory, progress
+from .measure import Outcome, chosen_sizes, machine, peak_memory, progress
 from .report import NOTHING, Data, duration, megabytes, page, text_table, verdict
 
 SIZES, QUICK_SIZES = (1000, 2000, 4000, 8000, 10_000), (500,)
@@ -45,9 +45,7 @@ TARGET_SIDE, TARGET_SECONDS, TARGET_MEMORY = 10_000, 180.0, 4e9
 
 def run(sizes: Sequence[int] | None = None, quick: bool = False) -> Outcome:
     """Measure every way at every size, each in a process of its own."""
-    chosen = sorted(set(sizes or (QUICK_SIZES if quick else SIZES)))
-    if chosen[0] < 64:
-        raise ValueError(f"sizes must be at least 64 pixels, got {chosen[0]}")
+    chosen = chosen_sizes(sizes, QUICK_SIZES if quick else SIZES, 64)
     where, rows = machine(), list[Data]()
     for side, way in product(chosen, LARGEST):
         if side <= LARGEST[way]:

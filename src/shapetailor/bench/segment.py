@@ -30,7 +30,7 @@ from ..network.stdnn import STDNN
 from ..poisson.solve import Backend
 from ..segmentation.segmenter import Segmenter
 from . import scale
-from .measure import Outcome, best_times, machine, peak_memory, progress
+from .measure import Outcome, best_times, chosen_sizes, machine, peak_memory, progress
 from .report import NOTHING, Data, duration, megabytes, page, text_table, verdict
 
 SIZES, QUICK_SIZES = (256, 512, 1024, 2048), (64,)
@@ -136,9 +136,7 @@ class Counted(Describer):
 
 def run(sizes: Sequence[int] | None = None, quick: bool = False) -> Outcome:
     """Measure everything and report it."""
-    chosen = sorted(set(sizes or (QUICK_SIZES if quick else SIZES)))
-    if min(chosen) < 32:
-        raise ValueError(f"sizes must be at least 32 pixels, got {min(chosen)}")
+    chosen = chosen_sizes(sizes, QUICK_SIZES if quick else SIZES, 32)
     begin, where = time.perf_counter(), machine()
     timings = [measure(case) for case in cases(chosen, quick)]
     others = time_others(chosen[0])

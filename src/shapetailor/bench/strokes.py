@@ -12,7 +12,7 @@ from ..datasets import Sample, mosaic, texture
 from ..metrics import covering
 from ..segmentation.segmenter import Segmenter
 from ..strokes.marks import Stroke
-from .measure import Outcome, machine, progress
+from .measure import Outcome, chosen_sizes, machine, progress
 from .report import Data, duration, page, text_table, verdict
 
 SIZES, QUICK_SIZES = (512, 2048), (128,)
@@ -34,7 +34,7 @@ WORDS = (
 
 def run(sizes: Sequence[int] | None = None, quick: bool = False) -> Outcome:
     """Measure everything and report it."""
-    chosen = sorted(set(sizes or (QUICK_SIZES if quick else SIZES)))
+    chosen = chosen_sizes(sizes, QUICK_SIZES if quick else SIZES)
     where, segmenter = machine(), Segmenter.from_pretrained("texture")
     _timed(segmenter, mosaic_of(64))  # compiles
     rows: list[Data] = []

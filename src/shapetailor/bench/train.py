@@ -25,7 +25,7 @@ from ..network.stdnn import STDNN
 from ..poisson import chebyshev
 from ..poisson.operator import edges_of, laplacian
 from ..poisson.torch_backend import operator_matrix, steps
-from .measure import Outcome, best_times, machine, peak_memory, progress
+from .measure import Outcome, best_times, chosen_sizes, machine, peak_memory, progress
 from .report import NOTHING, Data, duration, megabytes, page, text_table, verdict
 
 Smoother = Callable[[Domain, Tensor, Tensor], Tensor]
@@ -66,9 +66,7 @@ class _Net(STDNN):
 
 def run(sizes: Sequence[int] | None = None, quick: bool = False, accuracy: float = ACCURACY) -> Outcome:
     """Measure everything and report it; gradients that differ by more than `accuracy` are wrong and not timed."""
-    chosen = sorted(set(sizes or (QUICK_SIZES if quick else SIZES)))
-    if min(chosen) < 16:
-        raise ValueError(f"sizes must be at least 16 pixels, got {min(chosen)}")
+    chosen = chosen_sizes(sizes, QUICK_SIZES if quick else SIZES, 16)
     begin, where = time.perf_counter(), machine()
     gradient(*make_batch(16))  # compile, and start what starts once
     timings = [

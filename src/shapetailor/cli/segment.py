@@ -232,7 +232,7 @@ def _segment_one(segmenter: Segmenter, args: argparse.Namespace, image: Location
         if args.scribbles is not None:
             options["scribbles"] = read_scribbles(_partner(args.scribbles, image.stem))
         if args.strokes is not None:
-            strokes = read_strokes(_partner(args.strokes, image.stem, (".json",)))
+            strokes = read_strokes(_partner(args.strokes, image.stem, ".json"))
             options["scribbles"] = rasterise(strokes, source.shape)
         if args.regions is None and args.init is None and "scribbles" not in options:
             options["regions"] = 2
@@ -269,7 +269,7 @@ def _save(
         ".csv": partial(result.save_statistics, pixel_size=size),
         ".gif": lambda output: recorder.save(output, result.labels) if recorder else None,
         ".png": result.save,
-        **{ending: partial(_export, write, found) for ending, write in exports.FORMATS.values()},
+        **{ending: partial(write, found=found) for ending, write in exports.FORMATS.values()},
     }
     for output in outputs:
         savers[output.name.removeprefix(path.stem)](output)
@@ -279,18 +279,14 @@ def _save(
     return f"{path}: no pixel in region {shown}{f' and {more} more' if more > 0 else ''}"
 
 
-def _export(write: Callable[[Path, exports.LabelMap], None], found: exports.LabelMap, output: Path) -> None:
-    write(output, found)
-
-
-def _partner(path: Path, stem: str, suffixes: tuple[str, ...] = (".png", ".tif")) -> Path:
+def _partner(path: Path, stem: str, endings: str = ".png or .tif") -> Path:
     """Return the file that goes with an image: the file itself, or that with the image's stem in a folder."""
     if not path.is_dir():
         return path
-    files = [path / f"{stem}{suffix}" for suffix in suffixes] if ".json" in suffixes else image_files(path)
+    files = [path / f"{stem}.json"] if endings == ".json" else image_files(path)
     found = [each for each in files if each.stem == stem and each.is_file()]
     if len(found) != 1:
-        raise ValueError(f"expected one file {stem}{' or '.join(suffixes)} in {path}, found {len(found)}")
+        raise ValueError(f"expected one file {stem}{endings} in {path}, found {len(found)}")
     return found[0]
 
 

@@ -20,10 +20,7 @@ MOST_FRAMES = 60
 
 
 class Recorder:
-    """A callback of the evolution that records the regions, to be saved as an animated GIF.
-
-    Several evolutions may be recorded, each beginning with iteration 0; the one with the lowest final energy is shown.
-    """
+    """A callback of the evolution that records the regions, to be saved as an animated GIF."""
 
     def __init__(self, image: Array, inside: Mask | None = None) -> None:
         height, width = image.shape[:2]
@@ -31,18 +28,15 @@ class Recorder:
         self.shape = max(1, round(height / scale)), max(1, round(width / scale))
         reduced = Image.fromarray(as_rgb8(image, inside)).resize(self.shape[::-1], Image.Resampling.BOX)
         self.image = np.asarray(reduced)
-        self.runs: list[list[tuple[float, Ints]]] = []
+        self.frames: list[Ints] = []
 
     def __call__(self, iteration: int, labels: Ints, energy: float) -> None:
         """Record the regions after an iteration."""
-        if iteration == 0 or not self.runs:
-            self.runs.append([])
-        self.runs[-1].append((energy, resize_labels(labels, self.shape)))
+        self.frames.append(resize_labels(labels, self.shape))
 
     def save(self, path: str | os.PathLike[str], result: Ints) -> None:
         """Write the animation, with `result` as its last frame."""
-        frames = [labels for _, labels in min(self.runs, key=lambda run: run[-1][0], default=[])]
-        shown = frames[:: max(1, -(-len(frames) // MOST_FRAMES))]
+        shown = self.frames[:: max(1, -(-len(self.frames) // MOST_FRAMES))]
         pictures = [overlay(self.image, labels) for labels in (*shown, resize_labels(result, self.shape))]
         # One palette for all frames, or unchanged parts would flicker.
         common = Image.fromarray(np.concatenate([pictures[0], pictures[-1]])).quantize(256)

@@ -39,13 +39,12 @@ def overlay(image: Array, labels: Ints, colours: Mapping[int, tuple[int, int, in
         index = np.searchsorted(present, labels[rows])
         weight = strength[index][..., None]
         tinted[rows] = (picture[rows] * (256 - weight) + tints[index] * weight) >> 8
-    picture = tinted
     width = max(1, round(min(labels.shape) / PER_LINE_PIXEL))
     line = _boundary(labels, width)
     rim = dilate(line, width) & ~line
-    picture[rim] = picture[rim] // 3
-    picture[line] = LINE
-    return picture
+    tinted[rim] //= 3
+    tinted[line] = LINE
+    return tinted
 
 
 def as_rgb8(image: Array, inside: Mask | None = None) -> RGB8:

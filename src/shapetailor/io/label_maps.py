@@ -1,6 +1,6 @@
 """Label maps with a pyramid, so that viewers open large ones at once: tiled TIFF, GeoTIFF, OME-TIFF and OME-Zarr.
 
-Labels are read in bands of rows: an array, or a `numpy.memmap` (see `scratch`) that never was whole in memory. Negative
+Labels are read in bands of rows: an array, or a `numpy.memmap` that never was whole in memory. Negative
 labels are outside the picture. They are stored as the largest number of the type, or as −1 where there are more than
 65535 labels; GDAL's nodata tag of a TIFF file names that number.
 """
@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 from uuid import UUID
 
@@ -29,13 +27,6 @@ TILE, CHUNK = 512, 1024
 _NODATA = 42113
 
 Colours = Mapping[int, tuple[int, int, int]]
-
-
-@contextmanager
-def scratch(folder: Path, shape: tuple[int, int], dtype: Any) -> Iterator[Array]:
-    """Yield an array in a file of `folder` that is removed at the end: for label maps larger than the memory."""
-    with TemporaryFile(dir=folder) as file:
-        yield np.memmap(file, dtype, "w+", shape=shape)
 
 
 def write_label_tiff(

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d, pad
 
 from ..arrays import Floats, Ints
-from ..clustering import ITERATIONS, RANK, ROUNDING
+from ..clustering import ITERATIONS, RANK, ROUNDING, SEEDINGS
 from ..network.masked import Whole, spread
 from .starts import GRID, SHRINKAGE, SIGMA2
 
@@ -23,8 +23,8 @@ from .starts import GRID, SHRINKAGE, SIGMA2
 SPARE, CYCLES, DEGREE = 30, 6, 12
 #: The most that an eigenvector is amplified in a round, and the least bound of those that are not.
 AMPLIFIED, LEAST = 1e6, 1e-2
-#: Seedings of k-means, and Lloyd's iterations between two looks at whether anything still changes.
-SEEDINGS, UNSEEN = 8, 5
+#: Lloyd's iterations between two looks at whether anything still changes.
+UNSEEN = 5
 
 
 def ncut_starts(

@@ -69,9 +69,7 @@ class Cut(NamedTuple):
     measured: Floats  # `MEASURES`
 
 
-def auto_start(
-    descriptors: Array, kmax: int, rng: np.random.Generator, inside: Mask | None = None, threshold: float = SEPARATION
-) -> Ints:
+def auto_start(descriptors: Array, kmax: int, rng: np.random.Generator, inside: Mask | None = None) -> Ints:
     """Return starting regions 0..K−1 with K chosen, 1 to `kmax`: of the cut that agrees best with all.
 
     Of the regions that this gives, those whose descriptors are alike are merged (`merge_alike`), such as the two ends
@@ -81,8 +79,8 @@ def auto_start(
     best = found[int(agreements(found, likelihoods(found) ** SHARPENED).argmax())]
     labels = assign(descriptors, best.means)
     if inside is None:
-        return relabel(merge_alike(descriptors, labels, threshold))[0]
-    labels = merge_alike(descriptors, np.where(inside, labels, -1), threshold)
+        return relabel(merge_alike(descriptors, labels))[0]
+    labels = merge_alike(descriptors, np.where(inside, labels, -1))
     return np.where(inside, np.searchsorted(np.unique(labels[inside]), labels), -1)
 
 
@@ -199,8 +197,8 @@ class _Moments(NamedTuple):
     scatter: Floats  # Σ (F − a)(F − a)ᵀ
 
 
-def merge_alike(descriptors: Array, labels: Ints, threshold: float = SEPARATION) -> Ints:
-    """Merge regions, the most alike first, until every two are at least `threshold` apart.
+def merge_alike(descriptors: Array, labels: Ints) -> Ints:
+    """Merge regions, the most alike first, until every two are at least `SEPARATION` apart.
 
     Regions i and j are ``(e·(a_i − a_j))² / (s_i² + s_j²)`` apart, with e the direction from one mean to the other and
     s² the variances along it: Fisher's ratio, which has no unit and so needs no knowledge of the descriptors' scale.
@@ -213,7 +211,7 @@ def merge_alike(descriptors: Array, labels: Ints, threshold: float = SEPARATION)
     owner = np.arange(int(labels.max()) + 1)
     while len(moments) > 1:
         ratio, i, j = min((_separation(moments[i], moments[j]), i, j) for i in moments for j in moments if i < j)
-        if ratio >= threshold:
+        if ratio >= SEPARATION:
             break
         kept, gone = (i, j) if moments[i].area >= moments[j].area else (j, i)
         moments[kept] = _union(moments[kept], moments.pop(gone))

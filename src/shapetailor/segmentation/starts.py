@@ -20,8 +20,8 @@ from ..clustering import ROUNDING, kmeans, nearest, normalised_cut
 CHUNK = 2**20
 #: Squared distance at which the affinity of two descriptors of unit norm has fallen to 1/e.
 SIGMA2 = 0.1
-#: Block means a side that are cut, at most.
-GRID = 32
+#: Block means a side, at most, that are cut, and that are clustered by k-means.
+GRID, KMEANS_GRID = 32, 64
 #: How far the scatter inside regions is taken towards that of a sphere before a metric is made of it.
 SHRINKAGE = 0.6
 
@@ -53,43 +53,24 @@ def assign(descriptors: Array, means: Array) -> Ints:
     return labels.reshape(shape)
 
 
-def kmeans_start(
-    descriptors: Array,
-    regions: int,
-    rng: np.random.Generator,
-    inside: Mask | None = None,
-    n_init: int = 8,
-    grid: int = 64,
-) -> Ints:
+def kmeans_start(descriptors: Array, regions: int, rng: np.random.Generator, inside: Mask | None = None) -> Ints:
     """Cluster the descriptors into regions by k-means (the paper's start for several regions).
 
-    At most `regions` come out; fewer where the descriptors have fewer distinct values. `n_init` seedings are tried. At
-    most `grid` block means along each side are clustered.
+    At most `regions` come out; fewer where the descriptors have fewer distinct values.
     """
-    points = block_means(descriptors, regions, grid, inside)
-    clusters = kmeans(points, regions, rng, n_init)
-    return spread(descriptors, points, clusters)
+    points = block_means(descriptors, regions, KMEANS_GRID, inside)
+    return spread(descriptors, points, kmeans(points, regions, rng))
 
 
-def ncut_start(
-    descriptors: Array,
-    regions: int,
-    rng: np.random.Generator,
-    inside: Mask | None = None,
-    n_init: int = 8,
-    grid: int = GRID,
-    sigma2: float = SIGMA2,
-) -> Ints:
-    """Cluster the descriptors into regions by a normalised cut; arguments as of `kmeans_start` and `normalised_cut`.
+def ncut_start(descriptors: Array, regions: int, rng: np.random.Generator, inside: Mask | None = None) -> Ints:
+    """Cluster the descriptors into regions by a normalised cut; arguments as of `kmeans_start`.
 
-    The picture is cut twice: the second time in the metric that the first cut's clusters suggest (`own_metric`). The
-    cost grows with the sixth power of `grid`; 32 take 0.3 s.
+    The picture is cut twice: the second time in the metric that the first cut's clusters suggest (`own_metric`).
     """
-    points = block_means(descriptors, regions, grid, inside)
-    clusters = normalised_cut(points, regions, rng, n_init, sigma2)
-    metric = own_metric(points, clusters)
+    points = block_means(descriptors, regions, GRID, inside)
+    metric = own_metric(points, normalised_cut(points, regions, rng, SIGMA2))
     points = points @ metric
-    return spread(mapped(descriptors, metric), points, normalised_cut(points, regions, rng, n_init, sigma2))
+    return spread(mapped(descriptors, metric), points, normalised_cut(points, regions, rng, SIGMA2))
 
 
 def own_metric(points: Floats, clusters: Ints) -> Floats:

@@ -438,7 +438,7 @@ def _solve(
             _weigh(problem.cx, problem.cy, pitch, state.alpha, w)
             weighed = state.alpha
         prepare(problem, state)
-        done, wanted = 0, -1
+        done, wanted = int(np.int64(0)), -1  # a plain 0 would have `run` compiled once more
         while wanted < limit.max():  # a region is read after its own number of half-steps, whatever others need
             wanted = limit[limit > wanted].min()
             done = run(state, done, wanted)
