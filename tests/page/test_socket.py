@@ -113,6 +113,25 @@ def test_another_tab_on_the_same_picture_hears_of_a_stroke(idle):
     assert [Stroke.from_dict(each) for each in heard["strokes"]] == [Stroke.from_dict(LEFT)]
 
 
+def test_tabs_hear_of_the_list_whenever_a_picture_begins_or_ceases_to_be_marked(idle):
+    with tab(idle) as mine:
+
+        def told(kind, **more):
+            """Whether a change is followed by news of the list; the next answer would come after them."""
+            mine.change(kind, "p0", **more)
+            mine.say(type="nonsense")
+            news = mine.until(lambda heard: heard["type"] in ("project", "error"))["type"]
+            return news == "project" and mine.until(lambda heard: heard["type"] == "error") is not None
+
+        erased = LEFT | {"region": -1}
+        assert not any([told("stroke", stroke=erased), told("stroke", stroke=erased)][1:])
+        assert told("stroke", stroke=LEFT)
+        assert not told("stroke", stroke=RIGHT)
+        assert told("clear")
+        assert told("undo")
+        assert not told("undo")
+
+
 def test_strokes_of_two_tabs_at_once_are_all_kept(idle, folder):
     def draw(number):
         with tab(idle) as mine:
