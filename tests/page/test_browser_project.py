@@ -40,11 +40,12 @@ def mark(tab):
     tab.draw((70, 12), (80, 50))
 
 
-def downloaded(tab, words):
+def downloaded(tab, words, name):
     """The bytes behind an entry of the menu."""
     tab.page.click("#downloads summary")
     with tab.page.expect_download() as started:
         tab.page.get_by_role("link", name=words).click()
+    assert started.value.suggested_filename == name
     return started.value.path().read_bytes()
 
 
@@ -60,10 +61,10 @@ def test_the_page_teaches_and_applies_as_the_command_line_does(tab, served, tmp_
     assert main(["apply", str(copy)]) == 0
     tab.until("painted?.stage === 'applied'")
     assert (tab.values() == tab.served_values("applied")).all()
-    assert downloaded(tab, "The model") == (copy / "model.safetensors").read_bytes()
-    assert downloaded(tab, "Label map PNG") == (copy / "results" / "p0.png").read_bytes()
-    assert downloaded(tab, "Overlay with legend") == (copy / "results" / "p0.overlay.png").read_bytes()
-    assert downloaded(tab, "Areas of all pictures") == (copy / "results" / "table.csv").read_bytes()
+    assert downloaded(tab, "The model", "model.safetensors") == (copy / "model.safetensors").read_bytes()
+    assert downloaded(tab, "Label map PNG", "p0.png") == (copy / "results" / "p0.png").read_bytes()
+    assert downloaded(tab, "Overlay with legend", "p0.overlay.png") == (copy / "results" / "p0.overlay.png").read_bytes()
+    assert downloaded(tab, "Areas of all pictures", "table.csv") == (copy / "results" / "table.csv").read_bytes()
     assert [each["state"] for each in tab.get("state.project.pictures")] == ["applied", "applied"]
     assert tab.errors == []
 
