@@ -80,10 +80,13 @@ export const isOutgrown = () => Boolean(state.project?.model && marked() > state
 
 const total = () => (state.project?.pictures ?? []).filter((each) => each.state !== "failed").length;
 
+/** Whether the next step is to apply the model, for the first time or to the rest of the pictures. */
+export const isUnapplied = () => Boolean(state.project?.model && !isOutgrown() && state.project.model.results < total());
+
 /** Which buttons make sense; the one in the accent's colour is the next step. */
 function enable() {
   const model = state.project?.model;
-  const next = model && !isOutgrown() && model.results < total() ? "apply" : "teach";
+  const next = isUnapplied() ? "apply" : "teach";
   for (const id of ["teach", "apply"]) byId(id).classList.toggle("accent", id === next);
   byId("teach").disabled = running() || marked() === 0;
   byId("apply").disabled = running() || !model;
