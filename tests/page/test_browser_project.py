@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from io import BytesIO
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -40,16 +42,30 @@ def mark(tab):
     tab.draw((70, 12), (80, 50))
 
 
-def downloaded(tab, words, name):
-    """The bytes behind an entry of the menu."""
-    tab.page.click("#downloads summary")
-    with tab.page.expect_download() as started:
-        tab.page.get_by_role("link", name=words).click()
-    assert started.value.suggested_filename == name
-    return started.value.path().read_bytes()
+def all_downloads(tab):
+    """What every entry of the menu gives: name → bytes, an archive's as a mapping of its own."""
+    found = {}
+    for link in tab.page.locator("#downloads a").all():
+        tab.page.locator("#downloads:not([open]) summary").click()
+        with tab.page.expect_download() as started:
+            link.click()
+        content = started.value.path().read_bytes()
+        name = started.value.suggested_filename
+        assert name not in found
+        found[name] = unpacked(content) if name.endswith(".zip") and "rois" not in name else content
+    return found
 
 
-def test_the_page_teaches_and_applies_as_the_command_line_does(tab, served, tmp_path):
+def unpacked(content):
+    with ZipFile(BytesIO(content)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def written(folder, *names):
+    return {name: (folder / name).read_bytes() for name in names}
+
+
+def test_every_file_that_the_page_gives_is_the_command_line_s(tab, served, tmp_path):
     mark(tab)
     tab.stored()
     copy = tmp_path / "copy"
@@ -61,10 +77,29 @@ def test_the_page_teaches_and_applies_as_the_command_line_does(tab, served, tmp_
     assert main(["apply", str(copy)]) == 0
     tab.until("painted?.stage === 'applied'")
     assert (tab.values() == tab.served_values("applied")).all()
-    assert downloaded(tab, "The model", "model.safetensors") == (copy / "model.safetensors").read_bytes()
-    assert downloaded(tab, "Label map PNG", "p0.png") == (copy / "results" / "p0.png").read_bytes()
-    assert downloaded(tab, "Overlay with legend", "p0.overlay.png") == (copy / "results" / "p0.overlay.png").read_bytes()
-    assert downloaded(tab, "Areas of all pictures", "table.csv") == (copy / "results" / "table.csv").read_bytes()
+
+    results = copy / "results"
+    plain = sorted(path.name for path in results.iterdir())
+    expected = written(results, "p0.png", "p0.overlay.png", "p0.uncertainty.png", "table.csv", "summary.csv")
+    expected |= written(copy, "model.safetensors") | {"p0.json": (copy / "marks" / "p0.json").read_bytes()}
+    expected["results.zip"] = written(results, *plain)
+    files = ["classes.json", "pictures.txt", "model.safetensors", "marks/p0.json"]
+    expected["project.zip"] = written(copy, *files, *(f"results/{name}" for name in plain))
+    rows = expected["table.csv"].splitlines(keepends=True)
+    expected["p0.table.csv"] = b"".join(rows[:1] + [row for row in rows if row.startswith(b"p0.png,")])
+    assert main(["apply", str(copy), "--force", "--export", "geojson", "coco", "imagej", "ome-tiff"]) == 0
+    for archive, ending in (
+        ("geojson.zip", ".geojson"),
+        ("coco.zip", ".coco.json"),
+        ("imagej.zip", ".rois.zip"),
+        ("ome-tiff.zip", ".ome.tif"),
+    ):
+        expected |= written(results, f"p0{ending}")
+        expected[archive] = written(results, f"p0{ending}", f"p1{ending}")
+
+    found = all_downloads(tab)
+    assert found.keys() == expected.keys()
+    assert [name for name in found if found[name] != expected[name]] == []
     assert [each["state"] for each in tab.get("state.project.pictures")] == ["applied", "applied"]
     assert tab.errors == []
 
