@@ -159,6 +159,34 @@ def test_the_link_may_be_followed_from_another_site(browser, served):
     page.locator('.thumb[data-name="p0"]').wait_for()
 
 
+def test_a_folder_that_cannot_be_shown_says_why_for_as_long_as_it_cannot(browser, served):
+    path = served.folder / "classes.json"
+    content = path.read_text()
+    path.write_text(content[:-9])
+    page = browser.new_page()
+    page.goto(served.link)
+    page.locator("#trouble-words").get_by_text("Mend the file, or remove it to name the classes anew.").wait_for()
+    assert page.locator("#toasts").inner_text() == ""
+    path.write_text(content)
+    page.click("#try-again")
+    page.locator('.thumb[data-name="p0"]').wait_for()
+    assert page.locator("#trouble").is_hidden()
+
+
+def test_a_model_that_is_gone_is_no_longer_offered(tab, served):
+    taught_once(served.folder)
+    mark(tab)
+    tab.page.locator("#apply:not([disabled])").wait_for()
+    (served.folder / "model.safetensors").write_bytes(b"nonsense")
+    tab.page.evaluate("import('/static/opening.js').then(({refreshProject}) => refreshProject())")
+    tab.page.locator("#job-text").get_by_text("The model's file cannot be read. Teach again.").wait_for()
+    (served.folder / "model.safetensors").unlink()
+    tab.page.click("#apply")
+    tab.page.locator(".toast.error").get_by_text("There is no model yet").wait_for()
+    tab.page.locator("#apply[disabled]").wait_for()
+    tab.page.locator("#job-text").get_by_text("Teach a model, then apply it").wait_for()
+
+
 DROP = """([kind, files]) => {
     const data = new DataTransfer();
     for (const [name, bytes] of files) data.items.add(new File([new Uint8Array(bytes)], name));

@@ -70,7 +70,12 @@ class Workspace:
     @property
     def classes(self) -> tuple[ClassName, ...]:
         """The project's classes; of a folder that is none yet, those it begins with."""
-        return read_classes(self.folder / CLASSES) if self.is_project else as_classes(USUAL_CLASSES)
+        if not self.is_project:
+            return as_classes(USUAL_CLASSES)
+        try:
+            return read_classes(self.folder / CLASSES)
+        except ValueError as error:
+            raise Refusal(409, f"{error}. Mend the file, or remove it to name the classes anew.") from error
 
     def pictures(self) -> dict[str, Path]:
         """All pictures by their stems, in order; two of one stem leave a warning."""

@@ -3,6 +3,7 @@ import { cancelJob, startJob } from "./api.js";
 import { drawCurve } from "./chart.js";
 import { byId, make, term } from "./dom.js";
 import { attempt, say, status } from "./messages.js";
+import { refreshProject } from "./opening.js";
 import { closeFrame } from "./overlay.js";
 import { send } from "./socket.js";
 import { changed, on, shownFrame, state } from "./state.js";
@@ -15,7 +16,8 @@ export async function begin(kind) {
   if (running()) return say("A job is running. Cancel it first.", "error");
   const job = kind === "teach" ? { kind, fine_tune: byId("fine-tune").checked } : { kind };
   const answer = await attempt(startJob(job));
-  if (answer && !running()) takeJob({ kind, state: "running", done: 0, total: 0, text: `${NAMES[kind]}…`, curve: [], failures: [] });
+  if (!answer) return refreshProject(); // there is less than the page knows of
+  if (!running()) takeJob({ kind, state: "running", done: 0, total: 0, text: `${NAMES[kind]}…`, curve: [], failures: [] });
   return undefined;
 }
 
@@ -100,6 +102,7 @@ function modelWords(model) {
   if (!all) return "No pictures yet.";
   if (!marked()) return "Mark a picture, then teach a model that finds the classes in all of them.";
   if (!model) return `${count(marked())} marked. Teach a model, then apply it to all ${all}.`;
+  if (!model.pictures.length) return "The model's file cannot be read. Teach again.";
   const tuning = { true: " with fine-tuned networks", false: " (fine-tuning did not help)" }[model.fine_tuned] ?? "";
   const taught = `Taught from ${count(model.pictures.length)}${tuning}`;
   if (isOutgrown()) return `${taught}; ${marked()} are marked now. Teach again.`;

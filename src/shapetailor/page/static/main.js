@@ -132,6 +132,7 @@ async function start() {
   window.addEventListener("beforeunload", (event) => {
     if (state.pending.length) event.preventDefault(); // what is drawn and not stored would be lost: the browser asks
   });
+  byId("try-again").onclick = () => location.reload();
   await refreshProject();
   const asked = readable().filter((name) => location.hash === `#${encodeURIComponent(name)}`);
   for (const name of [...asked, ...readable()]) {
