@@ -104,6 +104,13 @@ def test_a_picture_that_is_marked_by_a_map_is_not_drawn_on(idle, folder):
     assert idle.get("/api/pictures/p0").json()["editable"] is False
 
 
+@pytest.mark.parametrize("name", ["../p0", "../../steel/p0", "/etc/passwd", "p0\0"])
+def test_a_name_that_leads_elsewhere_is_no_picture_whether_a_file_is_there_or_not(idle, folder, name):
+    (folder / "marks").mkdir()
+    with tab(idle) as mine:
+        assert mine.draw(name, LEFT)["error"].startswith("There is no picture called")
+
+
 def test_another_tab_on_the_same_picture_hears_of_a_stroke(idle):
     with tab(idle) as mine, tab(idle) as other:
         other.say(type="open", picture="p0")

@@ -138,6 +138,7 @@ class Workspace:
 
     def marks_kind(self, name: str) -> str:
         """`strokes`, `map` or `none`."""
+        self.picture(name)
         if any((self.folder / MARKS / f"{name}{ending}").is_file() for ending in MAP_ENDINGS):
             return "map"
         return "strokes" if (self.folder / MARKS / f"{name}.json").is_file() else "none"
