@@ -147,7 +147,7 @@ function showEnergy() {
   const frame = shownFrame();
   const energy = frame?.stage === "evolving" ? (frame.energy ?? []) : [];
   const points = energy.map((value, number) => [number, value]);
-  drawCurve(byId("energy"), points, points.length ? [`iteration ${frame.iteration ?? points.length}`, `energy ${Number(energy.at(-1)).toPrecision(4)}`] : []);
+  drawCurve(byId("energy"), points, points.length ? [`iteration ${frame.iteration ?? points.length}`, `energy ${Number(energy.at(-1)).toLocaleString("en", { maximumSignificantDigits: 4 })}`] : []);
 }
 
 export function startJobs() {

@@ -94,9 +94,9 @@ function endSearch() {
 
 /** Regions evolve until the server says that they are found. */
 function takeStage({ stage, finished, iteration }) {
-  if (state.evolving && finished) status(`Regions found after ${iteration} ${iteration === 1 ? "iteration" : "iterations"}.`, true);
+  if (state.evolving && finished) status(`The search has ended after ${iteration} ${iteration === 1 ? "iteration" : "iterations"}.`, true);
   state.evolving = stage === "evolving" && !finished;
-  if (stage !== "evolving") hint("");
+  hint(""); // there is something to look at
 }
 
 function themeButton() {

@@ -79,10 +79,10 @@ let question = 0;
 
 async function showMetrics() {
   const frame = shownFrame();
-  byId("truth").hidden = !state.picture?.truth;
+  byId("truth").hidden = !state.project?.pictures.some((each) => each.truth); // so that nothing jumps between pictures
   question += 1;
-  if (!state.picture?.truth || frame?.stage === "preview") return;
-  if (!frame || frame.stage === "evolving") {
+  if (frame?.stage === "preview") return;
+  if (!frame || frame.stage === "evolving" || !state.picture?.truth) {
     byId("truth-line").textContent = "–";
     byId("metrics").replaceChildren();
     return;
