@@ -512,16 +512,21 @@ def test_the_focus_stays_where_it_is_when_lists_are_made_anew(open_tab):
     tab.keys("Tab", "Enter")
     tab.page.fill("#class-name", "coarse")
     tab.keys("Enter")
-    tab.until("state.project.classes[1].name === 'coarse'")
+    tab.until("state.project.classes[1].name === 'coarse' && !document.querySelector('dialog[open]')")
     assert tab.page.evaluate(FOCUS) == "Edit coarse"
     tab.keys("Enter")
     tab.page.fill("#class-name", "grainy")
     tab.keys("Enter")
-    tab.until("state.project.classes[1].name === 'grainy'")
+    tab.until("state.project.classes[1].name === 'grainy' && !document.querySelector('dialog[open]')")
+    refresh = "import('/static/opening.js').then(({refreshProject}) => refreshProject())"
+    tab.keys("Enter")
+    tab.page.evaluate(refresh)
+    tab.keys("Escape")
+    tab.page.wait_for_function(f"() => ({FOCUS}) === 'Edit grainy'")
     tab.page.locator("#downloads summary").focus()
     tab.keys("Enter", "Tab")
     focused = tab.page.evaluate(FOCUS)
-    tab.page.evaluate("import('/static/opening.js').then(({refreshProject}) => refreshProject())")
+    tab.page.evaluate(refresh)
     assert tab.page.evaluate(FOCUS) == focused != ""
     tab.keys("Escape")
     assert tab.page.locator("#downloads").get_attribute("open") is None
