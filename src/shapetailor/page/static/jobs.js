@@ -77,8 +77,11 @@ function showHeldOut(found, curve) {
 
 const marked = () => (state.project?.pictures ?? []).filter((each) => each.marks !== "none").length;
 
-/** Whether more pictures are marked than the model was taught from. */
-export const isOutgrown = () => Boolean(state.project?.model && marked() > state.project.model.pictures.length);
+/** Whether more pictures are marked than the model was taught from, or the classes are others. */
+function isOutgrown() {
+  const model = state.project?.model;
+  return Boolean(model && (model.outdated || marked() > model.pictures.length));
+}
 
 const total = () => (state.project?.pictures ?? []).filter((each) => each.state !== "failed").length;
 
@@ -105,6 +108,7 @@ function modelWords(model) {
   if (!model.pictures.length) return "The model's file cannot be read. Teach again.";
   const tuning = { true: " with fine-tuned networks", false: " (fine-tuning did not help)" }[model.fine_tuned] ?? "";
   const taught = `Taught from ${count(model.pictures.length)}${tuning}`;
+  if (model.outdated) return `${taught}; the classes have changed since. Teach again.`;
   if (isOutgrown()) return `${taught}; ${marked()} are marked now. Teach again.`;
   if (model.results >= all) return `${taught} and applied to all ${all}. The table is among the downloads.`;
   if (model.results) return `${taught}; ${model.results} of ${all} have its results. Apply goes on with the rest.`;
