@@ -12,6 +12,7 @@ from page_folders import named_classes, pictures
 from PIL import Image
 from safetensors.numpy import save_file
 
+from shapetailor.classes.batch import file_digest
 from shapetailor.cli import main
 
 
@@ -122,6 +123,16 @@ def test_the_page_says_that_a_result_is_a_former_model_s_and_that_fine_tuning_di
     tab.page.locator("#job-text").get_by_text("Taught from 1 picture (fine-tuning did not help)").wait_for()
     tab.keys("n")
     tab.page.locator("#guide").get_by_text("This result is a former model's.").wait_for()
+
+
+def test_after_applying_was_cancelled_the_next_step_is_to_go_on(tab, served):
+    taught_once(served.folder)
+    done = {"options": {"model": file_digest(served.folder / "model.safetensors")}, "done": {"p1": "its digest"}}
+    (served.folder / "results" / "apply.json").write_text(json.dumps(done))
+    mark(tab)
+    tab.page.locator("#job-text").get_by_text("1 of 2 have its results. Apply goes on with the rest.").wait_for()
+    tab.page.locator("#apply.accent").wait_for()
+    tab.page.locator("#guide").get_by_text("Apply goes on with the rest of the pictures.").wait_for()
 
 
 def test_with_more_pictures_marked_than_taught_the_next_step_is_to_teach_and_not_to_apply(tab, served):

@@ -23,7 +23,7 @@ function sentence() {
   if (isEnough && isUnapplied()) return "Apply the model: every picture gets its classes.";
   if (isEnough && !shownFrame()) return "The regions follow your strokes in a moment.";
   const missing = project.classes.find(({ value }) => !drawn.has(value));
-  if (isEnough && missing && !project.model) return `If ${missing.name} is in this picture, draw it too. Then mark another picture (N), or teach.`;
+  if (isEnough && missing && !project.model && !picture.applied) return `If ${missing.name} is in this picture, draw it too. Then mark another picture (N), or teach.`;
   if (isEnough) return "Draw where it is wrong. Then mark another picture (N), or teach.";
   if (drawn.size === 1) return "Now choose another class, and draw a stroke where that is.";
   if (project.classes.length < 2) return "Add a class for each texture.";
