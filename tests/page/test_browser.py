@@ -214,6 +214,35 @@ def test_a_picture_that_is_removed_while_it_is_open_is_named(open_tab, served):
     tab.errors.clear()  # the browser itself notes the refusals
 
 
+def test_a_picture_that_ends_too_early_has_its_badge_before_it_is_opened_and_none_once_it_is_mended(open_tab, served):
+    path = served.folder / "p16.png"
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    tab = open_tab("p15")
+    thumb = tab.page.locator('.thumb[data-name="p16"]')
+    thumb.locator(".badge.failed").wait_for(state="attached")
+    assert thumb.locator("img").is_hidden()
+    tab.keys("n")
+    tab.until("state.picture.name === 'p17'")
+    path.write_bytes(content)
+    tab.page.evaluate("import('/static/opening.js').then(({refreshProject}) => refreshProject())")
+    tab.until("!state.unreadable.size")
+    tab.keys("p")
+    tab.until("state.picture.name === 'p16'")
+    tab.errors.clear()  # the browser itself notes the refusals
+
+
+def test_why_a_file_cannot_be_had_is_said_in_words(open_tab):
+    tab = open_tab("p12")
+    tab.until("painted?.stage === 'applied'")
+    words = "ImageJ regions need roifile"
+    tab.page.route("**/download/rois.zip*", lambda route: route.fulfill(status=422, json={"error": words}))
+    tab.page.click("#downloads summary")
+    tab.page.get_by_role("link", name="Regions for ImageJ ZIP", exact=True).click()
+    tab.page.locator(".toast.error").get_by_text(words).wait_for()
+    tab.errors.clear()  # the browser itself notes the refusal
+
+
 def test_found_regions_can_be_put_away(open_tab):
     tab = open_tab("p17")
     mark(tab)
@@ -245,6 +274,10 @@ def test_the_page_says_what_to_do_next(open_tab):
     tab.keys("2")
     tab.draw(*RIGHT)
     guide.get_by_text("Draw where it is wrong").wait_for()
+    third = {"value": 9, "name": "coarse", "color": "#000000"}
+    tab.page.evaluate("third => { const {state} = shapetailor; state.project.classes.push(third); }", third)
+    tab.draw((14, 12), (18, 12))
+    guide.get_by_text("If coarse is in this picture, draw it too.").wait_for()
 
 
 def test_a_button_that_was_clicked_does_not_keep_the_space_bar_from_moving_the_picture(open_tab):
@@ -479,16 +512,21 @@ def test_the_focus_stays_where_it_is_when_lists_are_made_anew(open_tab):
     tab.keys("Tab", "Enter")
     tab.page.fill("#class-name", "coarse")
     tab.keys("Enter")
-    tab.until("state.project.classes[1].name === 'coarse'")
+    tab.until("state.project.classes[1].name === 'coarse' && !document.querySelector('dialog[open]')")
     assert tab.page.evaluate(FOCUS) == "Edit coarse"
     tab.keys("Enter")
     tab.page.fill("#class-name", "grainy")
     tab.keys("Enter")
-    tab.until("state.project.classes[1].name === 'grainy'")
+    tab.until("state.project.classes[1].name === 'grainy' && !document.querySelector('dialog[open]')")
+    refresh = "import('/static/opening.js').then(({refreshProject}) => refreshProject())"
+    tab.keys("Enter")
+    tab.page.evaluate(refresh)
+    tab.keys("Escape")
+    tab.page.wait_for_function(f"() => ({FOCUS}) === 'Edit grainy'")
     tab.page.locator("#downloads summary").focus()
     tab.keys("Enter", "Tab")
     focused = tab.page.evaluate(FOCUS)
-    tab.page.evaluate("import('/static/opening.js').then(({refreshProject}) => refreshProject())")
+    tab.page.evaluate(refresh)
     assert tab.page.evaluate(FOCUS) == focused != ""
     tab.keys("Escape")
     assert tab.page.locator("#downloads").get_attribute("open") is None

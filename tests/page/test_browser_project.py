@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from io import BytesIO
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from page_folders import named_classes, pictures
 from PIL import Image
 from safetensors.numpy import save_file
 
+from shapetailor.classes.batch import file_digest
 from shapetailor.cli import main
 
 
@@ -40,15 +43,30 @@ def mark(tab):
     tab.draw((70, 12), (80, 50))
 
 
-def downloaded(tab, words):
-    """The bytes behind an entry of the menu."""
-    tab.page.click("#downloads summary")
-    with tab.page.expect_download() as started:
-        tab.page.get_by_role("link", name=words).click()
-    return started.value.path().read_bytes()
+def all_downloads(tab):
+    """What every entry of the menu gives: name → bytes, an archive's as a mapping of its own."""
+    found = {}
+    for link in tab.page.locator("#downloads a").all():
+        tab.page.locator("#downloads:not([open]) summary").click()
+        with tab.page.expect_download() as started:
+            link.click()
+        content = started.value.path().read_bytes()
+        name = started.value.suggested_filename
+        assert name not in found
+        found[name] = unpacked(content) if name.endswith(".zip") and "rois" not in name else content
+    return found
 
 
-def test_the_page_teaches_and_applies_as_the_command_line_does(tab, served, tmp_path):
+def unpacked(content):
+    with ZipFile(BytesIO(content)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def written(folder, *names):
+    return {name: (folder / name).read_bytes() for name in names}
+
+
+def test_every_file_that_the_page_gives_is_the_command_line_s(tab, served, tmp_path):
     mark(tab)
     tab.stored()
     copy = tmp_path / "copy"
@@ -60,10 +78,29 @@ def test_the_page_teaches_and_applies_as_the_command_line_does(tab, served, tmp_
     assert main(["apply", str(copy)]) == 0
     tab.until("painted?.stage === 'applied'")
     assert (tab.values() == tab.served_values("applied")).all()
-    assert downloaded(tab, "The model") == (copy / "model.safetensors").read_bytes()
-    assert downloaded(tab, "Label map PNG") == (copy / "results" / "p0.png").read_bytes()
-    assert downloaded(tab, "Overlay with legend") == (copy / "results" / "p0.overlay.png").read_bytes()
-    assert downloaded(tab, "Areas of all pictures") == (copy / "results" / "table.csv").read_bytes()
+
+    results = copy / "results"
+    plain = sorted(path.name for path in results.iterdir())
+    expected = written(results, "p0.png", "p0.overlay.png", "p0.uncertainty.png", "table.csv", "summary.csv")
+    expected |= written(copy, "model.safetensors") | {"p0.json": (copy / "marks" / "p0.json").read_bytes()}
+    expected["results.zip"] = written(results, *plain)
+    files = ["classes.json", "pictures.txt", "model.safetensors", "marks/p0.json"]
+    expected["project.zip"] = written(copy, *files, *(f"results/{name}" for name in plain))
+    rows = expected["table.csv"].splitlines(keepends=True)
+    expected["p0.table.csv"] = b"".join(rows[:1] + [row for row in rows if row.startswith(b"p0.png,")])
+    assert main(["apply", str(copy), "--force", "--export", "geojson", "coco", "imagej", "ome-tiff"]) == 0
+    for archive, ending in (
+        ("geojson.zip", ".geojson"),
+        ("coco.zip", ".coco.json"),
+        ("imagej.zip", ".rois.zip"),
+        ("ome-tiff.zip", ".ome.tif"),
+    ):
+        expected |= written(results, f"p0{ending}")
+        expected[archive] = written(results, f"p0{ending}", f"p1{ending}")
+
+    found = all_downloads(tab)
+    assert found.keys() == expected.keys()
+    assert [name for name in found if found[name] != expected[name]] == []
     assert [each["state"] for each in tab.get("state.project.pictures")] == ["applied", "applied"]
     assert tab.errors == []
 
@@ -86,6 +123,16 @@ def test_the_page_says_that_a_result_is_a_former_model_s_and_that_fine_tuning_di
     tab.page.locator("#job-text").get_by_text("Taught from 1 picture (fine-tuning did not help)").wait_for()
     tab.keys("n")
     tab.page.locator("#guide").get_by_text("This result is a former model's.").wait_for()
+
+
+def test_after_applying_was_cancelled_the_next_step_is_to_go_on(tab, served):
+    taught_once(served.folder)
+    done = {"options": {"model": file_digest(served.folder / "model.safetensors")}, "done": {"p1": "its digest"}}
+    (served.folder / "results" / "apply.json").write_text(json.dumps(done))
+    mark(tab)
+    tab.page.locator("#job-text").get_by_text("1 of 2 have its results. Apply goes on with the rest.").wait_for()
+    tab.page.locator("#apply.accent").wait_for()
+    tab.page.locator("#guide").get_by_text("Apply goes on with the rest of the pictures.").wait_for()
 
 
 def test_with_more_pictures_marked_than_taught_the_next_step_is_to_teach_and_not_to_apply(tab, served):
@@ -121,6 +168,34 @@ def test_the_link_may_be_followed_from_another_site(browser, served):
     page.goto("http://elsewhere.example/")
     page.click("a")
     page.locator('.thumb[data-name="p0"]').wait_for()
+
+
+def test_a_folder_that_cannot_be_shown_says_why_for_as_long_as_it_cannot(browser, served):
+    path = served.folder / "classes.json"
+    content = path.read_text()
+    path.write_text(content[:-9])
+    page = browser.new_page()
+    page.goto(served.link)
+    page.locator("#trouble-words").get_by_text("Mend the file, or remove it to name the classes anew.").wait_for()
+    assert page.locator("#toasts").inner_text() == ""
+    path.write_text(content)
+    page.click("#try-again")
+    page.locator('.thumb[data-name="p0"]').wait_for()
+    assert page.locator("#trouble").is_hidden()
+
+
+def test_a_model_that_is_gone_is_no_longer_offered(tab, served):
+    taught_once(served.folder)
+    mark(tab)
+    tab.page.locator("#apply:not([disabled])").wait_for()
+    (served.folder / "model.safetensors").write_bytes(b"nonsense")
+    tab.page.evaluate("import('/static/opening.js').then(({refreshProject}) => refreshProject())")
+    tab.page.locator("#job-text").get_by_text("The model's file cannot be read. Teach again.").wait_for()
+    (served.folder / "model.safetensors").unlink()
+    tab.page.click("#apply")
+    tab.page.locator(".toast.error").get_by_text("There is no model yet").wait_for()
+    tab.page.locator("#apply[disabled]").wait_for()
+    tab.page.locator("#job-text").get_by_text("Teach a model, then apply it").wait_for()
 
 
 DROP = """([kind, files]) => {

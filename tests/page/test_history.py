@@ -128,6 +128,12 @@ def test_a_journal_of_nonsense_is_refused_by_name(tmp_path):
         reopened(history)
 
 
+def test_marks_that_cannot_be_read_are_named_and_what_to_do_with_them(tmp_path):
+    (tmp_path / "p.json").write_text('{"strokes": 3}')
+    with pytest.raises(ValueError, match=r"p\.json: .*; mend the file, or remove it to draw anew"):
+        History(tmp_path, "p")
+
+
 @pytest.mark.parametrize("fails", [1, 2])
 def test_a_full_disk_changes_nothing_and_the_next_stroke_is_kept(tmp_path, monkeypatch, fails):
     history = History(tmp_path, "p")

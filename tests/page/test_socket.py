@@ -104,6 +104,13 @@ def test_a_picture_that_is_marked_by_a_map_is_not_drawn_on(idle, folder):
     assert idle.get("/api/pictures/p0").json()["editable"] is False
 
 
+@pytest.mark.parametrize("name", ["../p0", "../../steel/p0", "/etc/passwd", "p0\0"])
+def test_a_name_that_leads_elsewhere_is_no_picture_whether_a_file_is_there_or_not(idle, folder, name):
+    (folder / "marks").mkdir()
+    with tab(idle) as mine:
+        assert mine.draw(name, LEFT)["error"].startswith("There is no picture called")
+
+
 def test_another_tab_on_the_same_picture_hears_of_a_stroke(idle):
     with tab(idle) as mine, tab(idle) as other:
         other.say(type="open", picture="p0")
@@ -111,6 +118,25 @@ def test_another_tab_on_the_same_picture_hears_of_a_stroke(idle):
         mine.draw("p0", LEFT)
         heard = other.until(lambda heard: heard["type"] == "strokes")
     assert [Stroke.from_dict(each) for each in heard["strokes"]] == [Stroke.from_dict(LEFT)]
+
+
+def test_tabs_hear_of_the_list_whenever_a_picture_begins_or_ceases_to_be_marked(idle):
+    with tab(idle) as mine:
+
+        def told(kind, **more):
+            """Whether a change is followed by news of the list; the next answer would come after them."""
+            mine.change(kind, "p0", **more)
+            mine.say(type="nonsense")
+            news = mine.until(lambda heard: heard["type"] in ("project", "error"))["type"]
+            return news == "project" and mine.until(lambda heard: heard["type"] == "error") is not None
+
+        erased = LEFT | {"region": -1}
+        assert not any([told("stroke", stroke=erased), told("stroke", stroke=erased)][1:])
+        assert told("stroke", stroke=LEFT)
+        assert not told("stroke", stroke=RIGHT)
+        assert told("clear")
+        assert told("undo")
+        assert not told("undo")
 
 
 def test_strokes_of_two_tabs_at_once_are_all_kept(idle, folder):

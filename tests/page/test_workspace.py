@@ -58,8 +58,19 @@ def test_held_out_figures_belong_to_the_classes_in_their_order(tmp_path):
     assert model["held_out"]["iou"] == [["stone", 0.8], ["10", None], ["2", 0.6]]
     assert (model["teachings"], model["results"]) == ([0.7], 0)
     (tmp_path / "model.safetensors").write_bytes(b"spoilt")
-    nothing = {"pictures": [], "held_out": None, "fine_tuned": None, "teachings": [], "results": 0}
+    nothing = {"pictures": [], "held_out": None, "fine_tuned": None, "teachings": [], "results": 0, "outdated": False}
     assert Workspace(tmp_path).model() == nothing
+
+
+def test_a_model_is_outdated_once_a_class_has_another_name_or_colour(tmp_path):
+    workspace = Workspace(named_classes(pictures(tmp_path)))
+    taught = [each.to_dict() for each in workspace.classes]
+    entry = {"classes": taught, "record": {"pictures": ["p0.png"]}}
+    save_file({"x": np.zeros(1)}, tmp_path / "model.safetensors", {"shapetailor": json.dumps(entry)})
+    assert not workspace.model()["outdated"]
+    for other in ({"name": "ferrite"}, {"color": "#123456"}):
+        workspace.set_classes([taught[0] | other, *taught[1:]])
+        assert workspace.model()["outdated"]
 
 
 @pytest.mark.parametrize(

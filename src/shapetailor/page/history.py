@@ -155,7 +155,7 @@ class History:
                     f"{self.journal}: its line {self.revision + 1} cannot be understood ({error}); remove the file to "
                     "go on without what was undone"
                 ) from error
-        written = tuple(read_strokes(self.file)) if self.file.is_file() else ()
+        written = self._written()
         if not self.revision:
             self.strokes = written
         elif written == self.strokes or (not written and not self._is_marked(self.strokes)):
@@ -166,6 +166,12 @@ class History:
             event = {"do": "set", "strokes": [each.to_dict() for each in written]}
             self._append(event)
             self._apply(event)
+
+    def _written(self) -> tuple[Stroke, ...]:
+        try:
+            return tuple(read_strokes(self.file)) if self.file.is_file() else ()
+        except ValueError as error:
+            raise ValueError(f"{error}; mend the file, or remove it to draw anew") from error
 
     def _append(self, event: dict[str, Any]) -> None:
         self.journal.parent.mkdir(exist_ok=True)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from .refusal import Refusal
+from .refusal import Refusal, words_of_command
 
 #: Longest line and most lines of a job's errors that are kept.
 LONGEST_LINE, MOST_LINES = 2**16, 50
@@ -112,7 +112,8 @@ class Jobs:
             fine = status == 0 or (job["kind"] == "apply" and status == 1 and job["failures"])
             job["state"] = "done" if fine else "failed"
             words = said if fine else [line for line in errors if line.startswith("shapetailor ")] or errors
-            job["text"] = words[-1].removeprefix(f"shapetailor {job['kind']}: ") if words else f"Status {status}."
+            last = words[-1].removeprefix(f"shapetailor {job['kind']}: ") if words else ""
+            job["text"] = last if fine else words_of_command(status, last)
         elif job["kind"] == "apply":
             job["text"] = "Cancelled; what was done stays."
         else:

@@ -1,7 +1,11 @@
 """What the page cannot do, in words."""
 
 import errno
+import signal
 from pathlib import Path
+
+FULL = "The disk is full. Make room, then do it again; what was stored before is safe."
+NO_MEMORY = "There is not enough memory for this. Close other programs, or use a smaller picture."
 
 
 class Refusal(Exception):  # noqa: N818, it is an answer and no mistake of ours
@@ -21,9 +25,24 @@ def words(error: Exception) -> str:
     'a.png: Permission denied.'
     """
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "The disk is full. Make room, then do it again; what was stored before is safe."
+        return FULL
     if isinstance(error, MemoryError):
-        return "There is not enough memory for this. Close other programs, or use a smaller picture."
+        return NO_MEMORY
     if isinstance(error, OSError) and error.strerror and isinstance(error.filename, (str, Path)):
         return f"{Path(error.filename).name}: {error.strerror}."
     return str(error) or type(error).__name__
+
+
+def words_of_command(status: int, line: str) -> str:
+    """What the last line of a command that has failed says, for a person.
+
+    >>> words_of_command(2, "[Errno 28] No space left on device: 'model.safetensors'")
+    'The disk is full. Make room, then do it again; what was stored before is safe.'
+    >>> words_of_command(-9, "")
+    'There is not enough memory for this. Close other programs, or use a smaller picture.'
+    """
+    if any(f"[Errno {number}]" in line for number in (errno.ENOSPC, errno.EDQUOT)):
+        return FULL
+    if status == -signal.SIGKILL:  # by the system, which does so where memory ends
+        return NO_MEMORY
+    return line or f"Status {status}."

@@ -123,7 +123,7 @@ class Talk:
         name, named = _picture(said), _name(said)
         if named is None:
             raise Refusal(400, f'A change needs an "id", a text of at most {LONGEST_ID} characters.')
-        was_project = self.workspace.is_project
+        listed = self._listed(name)
         history, changed = await run_in_threadpool(self._store, name, named, said)
         whole = [stroke.to_dict() for stroke in history.strokes]
         count: Any = len(whole) if said["type"] == "stroke" else whole
@@ -134,8 +134,12 @@ class Talk:
                 if other is not tab:
                     other.say(_strokes(name, history))
             self.engine.want(name)
-        if not was_project or len(whole) < 2:  # its state in the list may be new
+        if self._listed(name) != listed:
             self.hub.tell(None, {"type": "project"})
+
+    def _listed(self, name: str) -> tuple[bool, str]:
+        """What a change of marks may change in the list of pictures."""
+        return self.workspace.is_project, self.workspace.marks_kind(name)
 
     def _store(self, name: str, named: str, said: dict[str, Any]) -> tuple[History, bool]:
         if self.workspace.marks_kind(name) == "map":

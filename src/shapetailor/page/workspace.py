@@ -70,7 +70,12 @@ class Workspace:
     @property
     def classes(self) -> tuple[ClassName, ...]:
         """The project's classes; of a folder that is none yet, those it begins with."""
-        return read_classes(self.folder / CLASSES) if self.is_project else as_classes(USUAL_CLASSES)
+        if not self.is_project:
+            return as_classes(USUAL_CLASSES)
+        try:
+            return read_classes(self.folder / CLASSES)
+        except ValueError as error:
+            raise Refusal(409, f"{error}. Mend the file, or remove it to name the classes anew.") from error
 
     def pictures(self) -> dict[str, Path]:
         """All pictures by their stems, in order; two of one stem leave a warning."""
@@ -133,6 +138,7 @@ class Workspace:
 
     def marks_kind(self, name: str) -> str:
         """`strokes`, `map` or `none`."""
+        self.picture(name)
         if any((self.folder / MARKS / f"{name}{ending}").is_file() for ending in MAP_ENDINGS):
             return "map"
         return "strokes" if (self.folder / MARKS / f"{name}.json").is_file() else "none"
@@ -275,7 +281,17 @@ class Workspace:
         path = self.folder / MODEL
         if not path.is_file():
             return None
-        return self._record(path) | {"teachings": self._teachings(), "results": self._results_of(path)}
+        record = self._record(path)
+        known = {key: record[key] for key in ("pictures", "held_out", "fine_tuned")}
+        news = {"teachings": self._teachings(), "results": self._results_of(path)}
+        return known | news | {"outdated": self._has_other_classes(record["classes"])}
+
+    def _has_other_classes(self, taught: Any) -> bool:
+        """Whether classes have changed since a model was taught; its results keep the former ones."""
+        try:
+            return as_classes(taught) != self.classes
+        except (TypeError, ValueError):
+            return False
 
     def _record(self, path: Path) -> dict[str, Any]:
         """What a model's file says of its teaching; nothing where it cannot be read."""
@@ -286,7 +302,7 @@ class Workspace:
                 with safe_open(path, framework="numpy") as file:
                     record = _taught(json.loads(file.metadata()[ENTRY]))
             except Exception:  # whatever it is, teaching makes another
-                record = {"pictures": [], "held_out": None, "fine_tuned": None}
+                record = {"pictures": [], "classes": None, "held_out": None, "fine_tuned": None}
             known = self._records[path] = (stamp, record)
         return known[1]
 
@@ -353,7 +369,7 @@ def header_size(path: Path) -> tuple[tuple[int, int] | None, str | None]:
 
 
 def _taught(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The pictures that a model was taught from, its figures on held-out ones, whether fine-tuning (if any) helped."""
+    """What a model was taught from, its figures on held-out pictures, whether fine-tuning (if any) helped."""
     record, held = entry["record"], entry["record"].get("held_out")
     if held is not None:
         iou = [[each["name"], figure] for each, figure in zip(entry["classes"], held["iou"], strict=True)]
@@ -362,7 +378,8 @@ def _taught(entry: Mapping[str, Any]) -> dict[str, Any]:
     helped = None
     if tuned is not None:  # files of format 3 have the step whose weights were kept
         helped = bool(tuned["helped"] if "helped" in tuned else tuned["best_step"] or not tuned["held_out"])
-    return {"pictures": [str(name) for name in record["pictures"]], "held_out": held, "fine_tuned": helped}
+    names = [str(name) for name in record["pictures"]]
+    return {"pictures": names, "classes": entry["classes"], "held_out": held, "fine_tuned": helped}
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

@@ -46,3 +46,10 @@ export async function getMap(name, kind, source) {
   const response = await request(pictureUrl(name, `/${kind}.png?source=${source}`));
   return { scale: Number(response.headers.get("X-Scale") ?? 1), bytes: await response.arrayBuffer() };
 }
+
+/** A file to take along, and its name. */
+export async function getFile(path) {
+  const response = await request(path);
+  const [, coded, plain] = /filename\*=utf-8''([^;]+)|filename="([^"]*)"/.exec(response.headers.get("Content-Disposition")) ?? [];
+  return { name: coded ? decodeURIComponent(coded) : (plain ?? ""), content: await response.blob() };
+}

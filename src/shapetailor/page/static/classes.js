@@ -118,6 +118,11 @@ export function startClasses() {
   byId("add-class").onclick = addClass;
   byId("class-cancel").onclick = () => dialog.close();
   byId("class-remove").onclick = () => void remove();
+  dialog.onclose = () => {
+    const { activeElement } = document;
+    const isLost = activeElement === document.body || dialog.contains(activeElement); // news have made the list anew
+    if (isLost) list.querySelector(`[data-key="edit ${edited.value}"]`)?.focus();
+  };
   dialog.querySelector("form").onsubmit = (event) => {
     event.preventDefault();
     void keep();

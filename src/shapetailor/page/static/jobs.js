@@ -3,6 +3,7 @@ import { cancelJob, startJob } from "./api.js";
 import { drawCurve } from "./chart.js";
 import { byId, make, term } from "./dom.js";
 import { attempt, say, status } from "./messages.js";
+import { refreshProject } from "./opening.js";
 import { closeFrame } from "./overlay.js";
 import { send } from "./socket.js";
 import { changed, on, shownFrame, state } from "./state.js";
@@ -15,7 +16,8 @@ export async function begin(kind) {
   if (running()) return say("A job is running. Cancel it first.", "error");
   const job = kind === "teach" ? { kind, fine_tune: byId("fine-tune").checked } : { kind };
   const answer = await attempt(startJob(job));
-  if (answer && !running()) takeJob({ kind, state: "running", done: 0, total: 0, text: `${NAMES[kind]}…`, curve: [], failures: [] });
+  if (!answer) return refreshProject(); // there is less than the page knows of
+  if (!running()) takeJob({ kind, state: "running", done: 0, total: 0, text: `${NAMES[kind]}…`, curve: [], failures: [] });
   return undefined;
 }
 
@@ -75,15 +77,21 @@ function showHeldOut(found, curve) {
 
 const marked = () => (state.project?.pictures ?? []).filter((each) => each.marks !== "none").length;
 
-/** Whether more pictures are marked than the model was taught from. */
-export const isOutgrown = () => Boolean(state.project?.model && marked() > state.project.model.pictures.length);
+/** Whether more pictures are marked than the model was taught from, or the classes are others. */
+function isOutgrown() {
+  const model = state.project?.model;
+  return Boolean(model && (model.outdated || marked() > model.pictures.length));
+}
 
 const total = () => (state.project?.pictures ?? []).filter((each) => each.state !== "failed").length;
+
+/** Whether the next step is to apply the model, for the first time or to the rest of the pictures. */
+export const isUnapplied = () => Boolean(state.project?.model && !isOutgrown() && state.project.model.results < total());
 
 /** Which buttons make sense; the one in the accent's colour is the next step. */
 function enable() {
   const model = state.project?.model;
-  const next = model && !isOutgrown() && model.results < total() ? "apply" : "teach";
+  const next = isUnapplied() ? "apply" : "teach";
   for (const id of ["teach", "apply"]) byId(id).classList.toggle("accent", id === next);
   byId("teach").disabled = running() || marked() === 0;
   byId("apply").disabled = running() || !model;
@@ -97,8 +105,10 @@ function modelWords(model) {
   if (!all) return "No pictures yet.";
   if (!marked()) return "Mark a picture, then teach a model that finds the classes in all of them.";
   if (!model) return `${count(marked())} marked. Teach a model, then apply it to all ${all}.`;
+  if (!model.pictures.length) return "The model's file cannot be read. Teach again.";
   const tuning = { true: " with fine-tuned networks", false: " (fine-tuning did not help)" }[model.fine_tuned] ?? "";
   const taught = `Taught from ${count(model.pictures.length)}${tuning}`;
+  if (model.outdated) return `${taught}; the classes have changed since. Teach again.`;
   if (isOutgrown()) return `${taught}; ${marked()} are marked now. Teach again.`;
   if (model.results >= all) return `${taught} and applied to all ${all}. The table is among the downloads.`;
   if (model.results) return `${taught}; ${model.results} of ${all} have its results. Apply goes on with the rest.`;
@@ -141,7 +151,7 @@ function showEnergy() {
   const frame = shownFrame();
   const energy = frame?.stage === "evolving" ? (frame.energy ?? []) : [];
   const points = energy.map((value, number) => [number, value]);
-  drawCurve(byId("energy"), points, points.length ? [`iteration ${frame.iteration ?? points.length}`, `energy ${Number(energy.at(-1)).toPrecision(4)}`] : []);
+  drawCurve(byId("energy"), points, points.length ? [`iteration ${frame.iteration ?? points.length}`, `energy ${Number(energy.at(-1)).toLocaleString("en", { maximumSignificantDigits: 4 })}`] : []);
 }
 
 export function startJobs() {

@@ -94,9 +94,9 @@ function endSearch() {
 
 /** Regions evolve until the server says that they are found. */
 function takeStage({ stage, finished, iteration }) {
-  if (state.evolving && finished) status(`Regions found after ${iteration} ${iteration === 1 ? "iteration" : "iterations"}.`, true);
+  if (state.evolving && finished) status(`The search has ended after ${iteration} ${iteration === 1 ? "iteration" : "iterations"}.`, true);
   state.evolving = stage === "evolving" && !finished;
-  if (stage !== "evolving") hint("");
+  hint(""); // there is something to look at
 }
 
 function themeButton() {
@@ -132,6 +132,7 @@ async function start() {
   window.addEventListener("beforeunload", (event) => {
     if (state.pending.length) event.preventDefault(); // what is drawn and not stored would be lost: the browser asks
   });
+  byId("try-again").onclick = () => location.reload();
   await refreshProject();
   const asked = readable().filter((name) => location.hash === `#${encodeURIComponent(name)}`);
   for (const name of [...asked, ...readable()]) {

@@ -1,7 +1,7 @@
 /** The project and the picture on view: fetch, open, and fetch again when something has changed. */
 import { getPicture, getProject } from "./api.js";
 import { byId } from "./dom.js";
-import { attempt, say, status } from "./messages.js";
+import { say, status } from "./messages.js";
 import { closeFrames, fetchApplied } from "./overlay.js";
 import { send } from "./socket.js";
 import { changed, state } from "./state.js";
@@ -54,8 +54,9 @@ const warned = new Set();
 
 /** Ask the server for the project; it says over the socket when there is news. */
 export async function refreshProject() {
-  const project = await attempt(getProject());
+  const project = await getProject().catch(cannotShow);
   if (!project) return;
+  byId("trouble").hidden = true;
   if (state.project && project.folder !== state.project.folder) {
     anotherFolder();
     return;
@@ -73,6 +74,13 @@ export async function refreshProject() {
   changed("project");
   changed("job");
   if (resultOf(project) === "applied" && before && before !== "applied") resultCame();
+}
+
+/** Without a project there is nothing else to look at: why stays on view. @param {Error} error */
+function cannotShow(error) {
+  if (state.project) say(error.message, "error");
+  byId("trouble").hidden = Boolean(state.project);
+  byId("trouble-words").textContent = error.message;
 }
 
 /** The server was started anew on another folder: what was drawn on the former one must not get into this one. */

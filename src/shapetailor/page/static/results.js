@@ -1,6 +1,7 @@
 /** What can be read off: areas, the comparison with a truth, and downloads. */
-import { getMetrics, pictureUrl } from "./api.js";
+import { getFile, getMetrics, pictureUrl } from "./api.js";
 import { byId, make, percent, refill, svg, swatch, term } from "./dom.js";
+import { attempt, status } from "./messages.js";
 import { changed, classes, on, shownFrame, shownSource, state } from "./state.js";
 
 const PICTURE_KINDS = [
@@ -78,10 +79,10 @@ let question = 0;
 
 async function showMetrics() {
   const frame = shownFrame();
-  byId("truth").hidden = !state.picture?.truth;
+  byId("truth").hidden = !state.project?.pictures.some((each) => each.truth); // so that nothing jumps between pictures
   question += 1;
-  if (!state.picture?.truth || frame?.stage === "preview") return;
-  if (!frame || frame.stage === "evolving") {
+  if (frame?.stage === "preview") return;
+  if (!frame || frame.stage === "evolving" || !state.picture?.truth) {
     byId("truth-line").textContent = "–";
     byId("metrics").replaceChildren();
     return;
@@ -105,8 +106,24 @@ function figures(found, prefix = "") {
   });
 }
 
-const entry = (href, words, format) =>
-  make("li", {}, make("a", { href, download: "", "data-key": href.split("?")[0] }, words, make("span", { textContent: format })));
+function entry(href, words, format) {
+  const onclick = (event) => {
+    event.preventDefault();
+    void download(href, words);
+  };
+  return make("li", {}, make("a", { href, download: "", "data-key": href.split("?")[0], onclick }, words, make("span", { textContent: format })));
+}
+
+/** Fetch a file and give it to the browser. A browser that fetches it by itself does not show why the server refuses. */
+async function download(href, words) {
+  status(`Preparing ${words}…`);
+  const file = await attempt(getFile(href));
+  status("");
+  if (!file) return;
+  const url = URL.createObjectURL(file.content);
+  make("a", { href: url, download: file.name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+}
 
 function showDownloads() {
   const picture = state.picture;
@@ -119,6 +136,11 @@ function showDownloads() {
   const all = PROJECT_KINDS.filter(([, , , needs]) => there[needs]);
   refill(byId("download-all"), ...all.map(([kind, words, format]) => entry(`/api/download/${kind}`, words, format)));
   byId("download-all").parentElement.hidden = all.length === 0;
+}
+
+function closeDownloads() {
+  byId("downloads").open = false;
+  byId("downloads").querySelector("summary").focus();
 }
 
 const drawn = () => state.strokes.length > 0;
@@ -139,11 +161,9 @@ export function startResults() {
     if (menu.open && !menu.contains(event.target)) menu.open = false;
   });
   byId("downloads").addEventListener("click", (event) => {
-    if (event.target.closest("a")) byId("downloads").open = false;
+    if (event.target.closest("a")) closeDownloads();
   });
   byId("downloads").addEventListener("keydown", (event) => {
-    if (event.key !== "Escape") return;
-    byId("downloads").open = false;
-    byId("downloads").querySelector("summary").focus();
+    if (event.key === "Escape") closeDownloads();
   });
 }

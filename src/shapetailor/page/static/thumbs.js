@@ -1,7 +1,7 @@
 /** The strip of thumbnails. Images are fetched when they come into view, and rows out of view are not laid out (CSS). */
-import { pictureUrl } from "./api.js";
+import { pictureUrl, request } from "./api.js";
 import { byId, icon, make } from "./dom.js";
-import { on, state } from "./state.js";
+import { changed, on, state } from "./state.js";
 
 const list = byId("thumb-list");
 const WORDS = { untouched: "not marked yet", marked: "marked", applied: "result there", failed: "could not be read" };
@@ -10,12 +10,13 @@ const rows = /** @type {Map<string, any>} */ (new Map());
 let open = /** @type {(name: string) => void} */ (() => {});
 
 function makeRow(picture) {
-  const image = make("img", { loading: "lazy", decoding: "async", alt: "", draggable: false });
+  const image = make("img", { loading: "lazy", decoding: "async", alt: "", draggable: false, hidden: true });
+  image.onerror = () => void notLoaded(picture.name, image);
   const badges = make("span", { className: "badges" });
   const button = make(
     "button",
     { type: "button", className: "thumb", tabIndex: -1, "data-name": picture.name, onclick: () => open(picture.name) },
-    image,
+    make("span", { className: "small-picture" }, image),
     badges,
     make("span", { className: "name", textContent: picture.name }),
   );
@@ -37,7 +38,9 @@ function show() {
 function update(picture) {
   const { button, badges, image } = rows.get(picture.name);
   if (!picture.error && image.dataset.version !== picture.version) {
+    if (image.dataset.version) state.unreadable.delete(picture.name); // it is another file
     image.dataset.version = picture.version;
+    image.hidden = false;
     image.src = pictureUrl(picture.name, `/thumb.jpg?v=${picture.version}`);
   }
   const states = [state.unreadable.has(picture.name) ? "failed" : picture.state];
@@ -49,6 +52,15 @@ function update(picture) {
   badges.dataset.states = states.join(" ");
   const seen = states.filter((each) => each !== "untouched");
   badges.replaceChildren(...seen.map((each) => make("span", { className: `badge ${each}` }, icon(each))));
+}
+
+/** Where the server cannot make a small picture, it cannot open the picture either; perhaps it is only away. */
+async function notLoaded(name, image) {
+  image.hidden = true;
+  const reason = await request(image.src).then(() => null, (error) => error);
+  if (!reason?.status) return void delete image.dataset.version; // it is asked for again with the next news
+  state.unreadable.add(name);
+  return changed("project");
 }
 
 /** One stop of the Tab key for the whole strip; arrow keys go from picture to picture, Enter opens. */
