@@ -257,6 +257,18 @@ def test_a_window_that_was_cut_off_is_named_and_others_are_read(tmp_path, compre
             source.read(90, 100, 140, 150)
 
 
+def test_a_window_that_rasterio_cannot_read_is_named_with_its_reason(tmp_path, capfd):
+    geotiff(tmp_path / "a.tif", RGB8, compress="lzw", tiled=True, blockxsize=32, blockysize=32)
+    (tmp_path / "a.tif").write_bytes((tmp_path / "a.tif").read_bytes()[:-4000])
+    with open_source(tmp_path / "a.tif") as source:
+        np.testing.assert_array_equal(source.read(0, 20, 0, 20), RGB8[:20, :20])
+        with pytest.raises(
+            ValueError, match=r"a\.tif, rows 90 to 100, columns 140 to 150: corrupt or truncated: .*IReadB"
+        ):
+            source.read(90, 100, 140, 150)
+    assert capfd.readouterr().err == ""
+
+
 def test_a_contiguous_file_that_was_cut_off_is_named(tmp_path):
     tifffile.imwrite(tmp_path / "a.tif", RGB8, **RGB)
     (tmp_path / "a.tif").write_bytes((tmp_path / "a.tif").read_bytes()[:-100])

@@ -73,8 +73,11 @@ class RasterWindows:
         """Read a window."""
         box = (top, bottom), (left, right)
         with quiet():
-            values = self._values(self._dataset.read(self._bands, window=box))
-            return Picture(values, self._dataset.dataset_mask(window=box) != 0)
+            try:
+                values = self._values(self._dataset.read(self._bands, window=box))
+                return Picture(values, self._dataset.dataset_mask(window=box) != 0)
+            except OSError as error:  # rasterio's own says only that GDAL's has the reason
+                raise UnfitError(f"corrupt or truncated: {error.__cause__ or error}") from error
 
     def _values(self, planes: Array) -> Array:
         values = planes[0] if len(planes) == 1 else np.ascontiguousarray(np.moveaxis(planes, 0, -1))
