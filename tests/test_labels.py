@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from shapetailor.labels import (
     dilate,
     from_scribbles,
     largest_rectangle,
+    present,
     relabel,
     resize_labels,
     signed_distance,
@@ -174,3 +176,16 @@ def test_a_resized_label_map_takes_the_nearest_labels():
     labels = np.arange(12).reshape(3, 4)
     np.testing.assert_array_equal(resize_labels(labels, (6, 12)), labels.repeat(2, axis=0).repeat(3, axis=1))
     np.testing.assert_array_equal(resize_labels(labels.repeat(3, axis=0).repeat(3, axis=1), (3, 4)), labels)
+
+
+@pytest.mark.parametrize("rows", [1, 31, 32, 100])
+def test_the_numbers_that_are_present_are_found_without_a_copy_of_the_map(rows):
+    labels = np.full((rows, 4000), 7)
+    labels[-1, -1] = -1
+    labels[rows // 2, 0] = 3
+    tracemalloc.start()
+    found = present(labels)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_array_equal(found, np.unique(labels))
+    assert peak < 3.5 * labels[:32].nbytes

@@ -17,7 +17,7 @@ from .arrays import Array, Box, Floats, Ints, Mask, as_array
 #: What a partial label map holds where nothing is marked.
 UNMARKED = -1
 
-#: Rows that `most_likely` compares at once: they stay in the cache.
+#: Rows that are gone through at once: they stay in the cache.
 STRIP = 32
 
 
@@ -149,7 +149,17 @@ def bounding_box(mask: Mask, margin: int = 0) -> Box:
     return box[0], box[1]
 
 
-def boundary_length(labels: Ints) -> float:
+def present(labels: Array) -> Array:
+    """Return the numbers that occur, ascending; a large map is not copied.
+
+    >>> present(np.array([[3, 0], [-1, 3]]))
+    array([-1,  0,  3])
+    """
+    strips = [np.unique(labels[top : top + STRIP]) for top in range(0, max(1, len(labels)), STRIP)]
+    return np.unique(np.concatenate(strips))
+
+
+def boundary_length(labels: Array) -> float:
     """Estimate the length of all boundaries between regions, in pixels; the image's frame does not count.
 
     Cauchy–Crofton formula [1]_: pairs of unlike neighbours in the four directions of the 8-neighbourhood,

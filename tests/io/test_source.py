@@ -9,9 +9,8 @@ import pytest
 import tifffile
 from PIL import Image
 
-from shapetailor.io import source as source_module
 from shapetailor.io.georeference import check_crs
-from shapetailor.io.images import as_picture, read_picture
+from shapetailor.io.images import as_picture, read_labels, read_picture
 from shapetailor.io.source import open_source
 from shapetailor.segmentation.canvas import canvas_of
 
@@ -101,15 +100,23 @@ def test_a_file_that_only_pillow_decodes_is_read_once(tmp_path):
 
 def geotiff(path, image, **options):
     planes = image[None] if image.ndim == 2 else np.moveaxis(image, 2, 0)
-    profile = {"driver": "GTiff", "height": planes.shape[1], "width": planes.shape[2], "count": len(planes)}
+    profile = {"height": planes.shape[1], "width": planes.shape[2], "count": len(planes)}
     place = {"crs": "EPSG:32632", "transform": rasterio.Affine(0.5, 0, 600000, 0, -0.5, 5200000)}
-    with rasterio.open(path, "w", **profile, dtype=image.dtype, **place, **options) as file:
+    with rasterio.open(path, "w", **profile, dtype=image.dtype, **place, **{"driver": "GTiff"} | options) as file:
         file.write(planes)
 
 
-@pytest.mark.parametrize("codec", ["lzw", "deflate", "jpeg"])
-def test_a_geotiff_has_its_place_its_nodata_and_its_pixel_size(tmp_path, codec, monkeypatch):
-    monkeypatch.setattr(source_module, "MOST_WHOLE", 0)  # what Pillow would read whole, rasterio reads in windows
+def without_rasterio(monkeypatch):
+    """Let Pillow decode what tifffile does not."""
+    for name in ("source", "raster"):
+        monkeypatch.setattr(f"shapetailor.io.{name}.rasterio_knows", lambda path: False)
+
+
+@pytest.mark.parametrize("by_pillow", [False, True])
+@pytest.mark.parametrize("codec", ["lzw", "deflate", "jpeg", "zstd"])
+def test_a_geotiff_has_its_place_its_nodata_and_its_pixel_size(tmp_path, codec, by_pillow, monkeypatch):
+    if by_pillow:
+        without_rasterio(monkeypatch)
     options = {"tiled": True, "blockxsize": 32, "blockysize": 32, "compress": codec}
     geotiff(tmp_path / "a.tif", RGB8, **options, **({} if codec == "jpeg" else {"nodata": 7}))
     with rasterio.open(tmp_path / "a.tif") as file, open_source(tmp_path / "a.tif") as source:
@@ -122,6 +129,44 @@ def test_a_geotiff_has_its_place_its_nodata_and_its_pixel_size(tmp_path, codec, 
         assert source.georeference.crs == file.crs
         assert source.georeference.transform == file.transform
         assert source.pixel_size == (0.5, "m")
+
+
+@pytest.mark.parametrize("codec", ["lzw", "jpeg"])
+def test_a_cloud_optimised_geotiff_is_one_picture_not_a_stack(tmp_path, codec):
+    image = np.kron(RGB8, np.ones((6, 6, 1), np.uint8))  # large enough for overviews
+    geotiff(tmp_path / "a.tif", image, driver="COG", compress=codec)
+    with rasterio.open(tmp_path / "a.tif") as file, open_source(tmp_path / "a.tif") as source:
+        assert file.overviews(1)
+        assert source.georeference.crs == file.crs
+        np.testing.assert_array_equal(source.read(90, 200, 3, 300), np.moveaxis(file.read(), 0, -1)[90:200, 3:300])
+    check_same(tmp_path / "a.tif", {})
+
+
+def test_colours_of_16_bits_stay_so_whatever_packs_them(tmp_path, monkeypatch):
+    image = np.moveaxis(STACK[:3] % 4096, 0, -1)
+    geotiff(tmp_path / "a.tif", image, compress="lzw", photometric="RGB")
+    with open_source(tmp_path / "a.tif") as source:
+        np.testing.assert_array_equal(source.read(20, 70, 30, 90), image[20:70, 30:90])
+    check_same(tmp_path / "a.tif", {})
+    without_rasterio(monkeypatch)
+    with pytest.raises(ValueError, match=r"a\.tif: its numbers of 16 bits, packed as LZW, need rasterio: pip install"):
+        open_source(tmp_path / "a.tif")
+
+
+@pytest.mark.parametrize("codec", ["lzw", "deflate", "none"])
+def test_a_mask_in_the_file_says_what_is_inside(tmp_path, codec):
+    with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True):
+        geotiff(tmp_path / "a.tif", RGB8, compress=codec, photometric="RGB")
+        with rasterio.open(tmp_path / "a.tif", "r+") as file:
+            file.write_mask(GRAY8 > 99)
+    with open_source(tmp_path / "a.tif") as source:
+        np.testing.assert_array_equal(source.valid(0, 100, 0, 150), GRAY8 > 99)
+    check_same(tmp_path / "a.tif", {})
+
+
+def test_nodata_of_a_packed_label_map_is_outside(tmp_path):
+    geotiff(tmp_path / "a.tif", GRAY8 % 8, compress="lzw", nodata=7)
+    np.testing.assert_array_equal(read_labels(tmp_path / "a.tif"), (GRAY8 % 8 + 1).astype(int) % 8 - 1)
 
 
 def test_a_virtual_mosaic_is_read_through_rasterio(tmp_path):
@@ -179,6 +224,26 @@ def test_the_largest_level_of_an_ome_tiff_pyramid_is_read(tmp_path):
         assert source.pixel_size == (0.5, "µm")
 
 
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        ({"PhysicalSizeX": 0.5, "PhysicalSizeY": 2.0}, (1.0, "µm")),
+        ({"PhysicalSizeX": 0.1, "PhysicalSizeY": 0.1}, (0.1, "µm")),
+        ({"PhysicalSizeX": 0.1, "PhysicalSizeXUnit": "reference frame"}, None),
+    ],
+)
+def test_the_side_of_an_oblong_pixel_is_that_of_a_square_of_its_area(tmp_path, size, expected):
+    tifffile.imwrite(tmp_path / "a.ome.tif", RGB8, metadata={"axes": "YXS", **size}, **RGB)
+    with open_source(tmp_path / "a.ome.tif") as source:
+        assert source.pixel_size == expected
+
+
+def test_metadata_that_are_no_xml_cost_no_picture(tmp_path):
+    tifffile.imwrite(tmp_path / "a.ome.tif", RGB8, description='<?xml version="1.0"?><OME><Pixels></OME>', **RGB)
+    with open_source(tmp_path / "a.ome.tif") as source:
+        assert source.pixel_size is None
+
+
 @pytest.mark.parametrize("compression", [None, "zlib"])
 def test_a_window_that_was_cut_off_is_named_and_others_are_read(tmp_path, compression):
     path = tmp_path / "a.tif"
@@ -190,6 +255,18 @@ def test_a_window_that_was_cut_off_is_named_and_others_are_read(tmp_path, compre
         np.testing.assert_array_equal(source.read(0, 20, 0, 20), RGB8[:20, :20])
         with pytest.raises(ValueError, match=r"a\.tif, rows 90 to 100, columns 140 to 150: truncated"):
             source.read(90, 100, 140, 150)
+
+
+def test_a_window_that_rasterio_cannot_read_is_named_with_its_reason(tmp_path, capfd):
+    geotiff(tmp_path / "a.tif", RGB8, compress="lzw", tiled=True, blockxsize=32, blockysize=32)
+    (tmp_path / "a.tif").write_bytes((tmp_path / "a.tif").read_bytes()[:-4000])
+    with open_source(tmp_path / "a.tif") as source:
+        np.testing.assert_array_equal(source.read(0, 20, 0, 20), RGB8[:20, :20])
+        with pytest.raises(
+            ValueError, match=r"a\.tif, rows 90 to 100, columns 140 to 150: corrupt or truncated: .*IReadB"
+        ):
+            source.read(90, 100, 140, 150)
+    assert capfd.readouterr().err == ""
 
 
 def test_a_contiguous_file_that_was_cut_off_is_named(tmp_path):
@@ -211,7 +288,7 @@ def test_block_means_are_the_same_in_strips_and_leave_out_what_is_outside(tmp_pa
     for row, column in np.ndindex(15, 22):
         block = image[7 * row : 7 * row + 7, 7 * column : 7 * column + 7]
         expected[row, column] = np.nanmean(block) if np.isfinite(block).any() else np.nan
-    monkeypatch.setattr(source_module, "STRIP_PIXELS", 2000)
+    monkeypatch.setattr("shapetailor.io.source.STRIP_PIXELS", 2000)
     np.testing.assert_allclose(open_source(image).reduced(7), expected, rtol=1e-6)
     assert np.isnan(expected[:2, :2]).all()
     np.testing.assert_array_equal(open_source(RGB8).reduced(1), RGB8)

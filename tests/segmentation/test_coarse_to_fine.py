@@ -32,7 +32,7 @@ from shapetailor.segmentation.coarse_to_fine import (
     stretched,
 )
 from shapetailor.segmentation.described import Described
-from shapetailor.segmentation.textures import Textures, lying, posed
+from shapetailor.segmentation.textures import Colours, Textures, lying, moments, posed
 
 
 def waves(height=320, width=384):
@@ -183,6 +183,13 @@ def grains(height=320, width=384):
     return np.clip(image, 0, 255).astype(np.uint8), truth
 
 
+def stained(height=320, width=384):
+    """The same in colour: of one tone and one deviation in both regions, and noise in each channel."""
+    image, truth = grains(height, width)
+    noise = np.random.default_rng(2).normal(0, 4, (height, width, 3))
+    return np.clip(image[..., None] * [1, 0.9, 0.8] + noise, 0, 255).astype(np.uint8), truth
+
+
 def described(image, factor):
     net = Segmenter.from_pretrained("texture").net
     canvas = canvas_of(image, 3, net.stride, -(-image.shape[0] * image.shape[1] // factor**2))
@@ -190,8 +197,9 @@ def described(image, factor):
     return Described.of(canvas, net, torch.device("cpu"), 1, needs_whole=False)
 
 
-def test_textures_bring_the_boundaries_of_gray_pictures_home(monkeypatch):
-    image, truth = grains()
+@pytest.mark.parametrize("kind", [grains, stained])
+def test_textures_bring_boundaries_home_that_colours_do_not_show(monkeypatch, kind):
+    image, truth = kind()
     seen = described(image, 2)
     rough = np.roll(seen.canvas.labels_in(truth, "truth"), 5, axis=1)
     rough[:, :5] = 0
@@ -201,9 +209,10 @@ def test_textures_bring_the_boundaries_of_gray_pictures_home(monkeypatch):
     assert found < 0.6 * wrong(sharpened(rough, seen.canvas, described=seen), truth)
 
 
-def test_windows_of_textures_give_the_same_labels_as_the_whole(monkeypatch):
+@pytest.mark.parametrize("kind", [grains, stained])
+def test_windows_of_textures_give_the_same_labels_as_the_whole(monkeypatch, kind):
     monkeypatch.setattr(textures, "TILE", 128)
-    image, truth = grains()
+    image, truth = kind()
     level = described(image, 2)
     rough = np.roll(truth, 6, axis=1).astype(np.int16)
     seen = Seen.of(level.canvas, 1)
@@ -230,17 +239,60 @@ def test_tiles_are_described_like_the_whole(monkeypatch):
     np.testing.assert_allclose(got, whole._blocks(box), atol=0.02)
 
 
-def test_a_turned_gray_picture_gets_the_turned_boundaries():
-    image, truth = grains()
-    straight, turned = described(image, 2), described(np.ascontiguousarray(image.T[:, ::-1]), 2)
+@pytest.mark.parametrize("kind", [grains, stained])
+def test_a_turned_picture_with_textures_gets_the_turned_boundaries(kind):
+    image, truth = kind()
+    straight, turned = described(image, 2), described(np.ascontiguousarray(image.swapaxes(0, 1)[:, ::-1]), 2)
     small = straight.canvas.labels_in(truth, "truth")
     first, second = (sharpened(small, each.canvas, described=each) for each in (straight, turned))
     np.testing.assert_array_equal(second, first.T[:, ::-1])
 
 
-def test_colour_pictures_are_left_to_their_colours():
-    image, truth = waves()
-    assert Textures.of(described(image, 2), None, truth.shape) is None
+@pytest.mark.parametrize(("kind", "low", "high"), [(stained, 0.0, 0.1), (waves, 1.0, 100.0)])
+def test_textures_count_the_less_the_better_colours_tell_regions_apart(monkeypatch, kind, low, high):
+    image, truth = kind()
+    level, box, seen = described(image, 2), (slice(0, 320), slice(0, 384)), []
+    layer = Textures.of(level, Seen.of(level.canvas, 1).read, truth.shape)
+    layer.cover(truth)
+    bands = coarse_to_fine.bands_of(truth, 4)
+    told = Colours.told
+    monkeypatch.setattr(Colours, "told", lambda self: seen.append(told(self)[self.count > 1]) or told(self))
+    found = layer.costs(truth, box, bands)
+    assert low <= np.quantile(seen[0], 0.1) <= np.quantile(seen[0], 0.9) < high
+    monkeypatch.setattr(Colours, "told", lambda self: np.zeros(self.count.shape))
+    alone = layer.costs(truth, box, bands)
+    for number, (_, cost) in bands.items():
+        added, most = (each[number].cost - cost for each in (found, alone))
+        assert (added >= most / (1 + high) - 1e-5).all()
+        assert added.sum() <= most.sum() / (1 + low) + 1e-3
+
+
+def test_what_colours_tell_is_the_ratio_of_variances_between_and_within_regions():
+    rng = np.random.default_rng(4)
+    pixels = [rng.multivariate_normal(mean, np.diag(spread), 4000) for mean, spread in
+              [((0.2, 0.5, 0.4), (0.01, 0.02, 0.005)), ((0.4, 0.4, 0.4), (0.02, 0.01, 0.01))]]  # fmt: skip
+    colours, y, x = Colours(9, (2, 3)), np.array([1]), np.array([2])
+    colours.add(np.zeros((9, 1), np.float32), np.array([0]), np.array([1]))  # a region that meets no other
+    assert not colours.told().any()
+    for each in pixels:
+        planes = each.T.reshape(3, 40, 100).astype(np.float32)
+        colours.add(moments(torch.from_numpy(planes), 100).mean(axis=2), y, x)
+    within = sum(np.cov(each.T, bias=True) for each in pixels) / 2 + coarse_to_fine.ALIKE**2 * np.eye(3)
+    between = np.cov(np.stack([each.mean(axis=0) for each in pixels], axis=1), bias=True)
+    expected = np.zeros((2, 3))
+    expected[1, 2] = np.trace(np.linalg.solve(within, between))
+    np.testing.assert_allclose(colours.told(), expected, rtol=1e-3)
+
+
+def test_moments_leave_out_what_is_outside():
+    values = torch.rand(2, 8, 8, generator=torch.Generator().manual_seed(0))
+    values[:, :3, :2] = torch.inf
+    values[:, 4:, 4:] = torch.inf
+    found = moments(values, 4)
+    known = values[:, :4, :4][:, values[0, :4, :4].isfinite()].numpy()
+    expected = [known[0], known[1], known[0] ** 2, known[0] * known[1], known[1] ** 2]
+    np.testing.assert_allclose(found[:, 0, 0], [each.mean() for each in expected], rtol=1e-5)
+    np.testing.assert_array_equal(found[:, 1, 1], 0)
 
 
 @pytest.mark.parametrize("flips", list(product([False, True], repeat=3)))

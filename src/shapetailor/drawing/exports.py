@@ -16,7 +16,7 @@ from ..io.georeference import PIXELS, WGS84, Georeference
 from ..io.label_maps import write_label_tiff, write_label_zarr
 from ..io.palette import region_colour
 from ..io.pixel_size import PixelSize
-from ..labels import bounding_box
+from ..labels import bounding_box, present
 from .polygons import Polygon, trace
 
 
@@ -46,8 +46,8 @@ class LabelMap:
 
 def region_entries(labels: Ints) -> list[Entry]:
     """Name the regions that have a pixel."""
-    numbers = np.unique(labels[labels >= 0]).tolist()
-    return [Entry(number, f"region {number}", region_colour(number)) for number in numbers]
+    numbers = present(labels).tolist()
+    return [Entry(number, f"region {number}", region_colour(number)) for number in numbers if number >= 0]
 
 
 def write_geojson(path: Path, found: LabelMap) -> None:

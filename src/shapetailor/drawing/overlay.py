@@ -9,7 +9,7 @@ from PIL import Image
 from ..arrays import RGB8, Array, Ints, Mask
 from ..io.intensity import Intensity
 from ..io.palette import region_colour
-from ..labels import dilate
+from ..labels import dilate, present
 
 TINT = 0.36
 LINE = 255
@@ -30,13 +30,13 @@ def overlay(image: Array, labels: Ints, colours: Mapping[int, tuple[int, int, in
     if image.shape[:2] != labels.shape:
         raise ValueError(f"labels must have the image's shape {image.shape[:2]}, got {labels.shape}")
     picture = as_rgb8(image, labels >= 0)
-    present = np.unique(labels)
-    tints = np.array([(colours or {}).get(int(n)) or region_colour(int(n)) for n in present], dtype=np.uint16)
-    strength = np.where(present >= 0, round(256 * TINT), 0).astype(np.uint16)
+    numbers = present(labels)
+    tints = np.array([(colours or {}).get(int(n)) or region_colour(int(n)) for n in numbers], dtype=np.uint16)
+    strength = np.where(numbers >= 0, round(256 * TINT), 0).astype(np.uint16)
     tinted = np.empty_like(picture)
     for first in range(0, len(labels), STRIP):  # in strips, to save memory
         rows = slice(first, first + STRIP)
-        index = np.searchsorted(present, labels[rows])
+        index = np.searchsorted(numbers, labels[rows])
         weight = strength[index][..., None]
         tinted[rows] = (picture[rows] * (256 - weight) + tints[index] * weight) >> 8
     width = max(1, round(min(labels.shape) / PER_LINE_PIXEL))

@@ -23,8 +23,21 @@ from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
 from ..arrays import Array, Labels, Mask, as_array, is_tensor
 from .files import atomic
 from .palette import palette
-from .picture import Picture, UnfitError, both, check_declared, check_page, finite_pixels, gray_if_gray, pages_error
-from .tiff import MAX_CHANNELS, is_tiff, tiff_labels, tiff_picture
+from .picture import (
+    MAX_CHANNELS,
+    Picture,
+    UnfitError,
+    both,
+    check_channels,
+    check_declared,
+    check_page,
+    chosen,
+    finite_pixels,
+    gray_if_gray,
+    pages_error,
+)
+from .raster import raster_picture
+from .tiff import has_data, is_tiff, tiff_labels, tiff_picture, without_nodata
 
 NO_PIXEL = "has no pixel with a value: all {} are nodata, NaN, infinite or transparent"
 #: Larger numbers would overflow 32-bit floats on their way to 0..1.
@@ -68,7 +81,7 @@ def read_picture(
     """Read an image file as `read_image` does, and which of its pixels are inside."""
     path = Path(path)
     with named(path):
-        found = (tiff_picture(path, page, channels) if is_tiff(path) else None) or _pillow_file(path, page)
+        found = _tiff_file(path, page, channels) if is_tiff(path) else _pillow_file(path, page)
         values = found.values if channels is None else chosen(found.values, channels)
         check_channels(values)
         return Picture(values, both(found.inside, finite_pixels(values)))
@@ -280,6 +293,15 @@ def open_with_pillow(path: Path) -> Image.Image:
     return file
 
 
+def _tiff_file(path: Path, page: int | None, channels: Sequence[int] | None) -> Picture:
+    """Read a TIFF file by tifffile, rasterio or Pillow, the first that can."""
+    found = tiff_picture(path, page, channels) or (raster_picture(path) if page is None else None)
+    if found is not None:
+        return found
+    values, opaque = _pillow_file(path, page)
+    return Picture(values, both(opaque, has_data(path, values)))
+
+
 def _pillow_file(path: Path, page: int | None) -> Picture:
     with open_with_pillow(path) as file:
         pages = getattr(file, "n_frames", 1)
@@ -353,29 +375,11 @@ def _pillow_labels(path: Path) -> Array:
             raise UnfitError("JPEG cannot hold a label map: its losses make new labels; use PNG or TIFF")
         _load(file)
         stored = np.asarray(ImageOps.exif_transpose(file))
+    if is_tiff(path):
+        stored = without_nodata(stored, has_data(path, stored))
     if stored.ndim == 3:
         return stored[..., 0] if stored.shape[2] == 2 else stored[..., :3]  # gray or colour, less alpha
     return stored
-
-
-def chosen(values: Array, channels: Sequence[int]) -> Array:
-    """Return the channels that were asked for, in this order."""
-    planes = values[..., None] if values.ndim == 2 else values
-    if not len(channels) or not all(0 <= channel < planes.shape[2] for channel in channels):
-        raise UnfitError(
-            f"has channels 0 to {planes.shape[2] - 1}; channels {', '.join(map(str, channels))} were asked for"
-        )
-    chosen: Array = planes[..., list(channels)]
-    return chosen[..., 0] if len(channels) == 1 else chosen
-
-
-def check_channels(values: Array) -> None:
-    """Raise if there are more channels than are supported."""
-    if values.ndim == 3 and values.shape[2] > MAX_CHANNELS:
-        raise UnfitError(
-            f"has {values.shape[2]} channels; at most {MAX_CHANNELS} are supported: choose some, such as "
-            "--channels 0,1,2 (channels= in Python)"
-        )
 
 
 def _one_label(stored: Array) -> Labels:

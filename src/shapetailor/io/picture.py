@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,8 @@ from ..arrays import Array, Mask
 #: A file whose samples take more bytes than this, and than so many times its own size, is taken for corrupt. Deflate
 #: packs at most 1032 to 1, and eight pixels may share a byte.
 SMALL, MOST_PACKED = 2**24, 9000
+#: Most channels of a picture. Arrays stored as pages are taken for rows where there are more, and fewer columns.
+MAX_CHANNELS = 16
 
 
 class Picture(NamedTuple):
@@ -63,3 +66,23 @@ def check_page(page: int, pages: int) -> None:
     """Raise unless a file with so many pages has this one."""
     if not 0 <= page < pages:
         raise UnfitError(f"has pages 0 to {pages - 1}; page {page} was asked for")
+
+
+def chosen(values: Array, channels: Sequence[int]) -> Array:
+    """Return the channels that were asked for, in this order."""
+    planes = values[..., None] if values.ndim == 2 else values
+    if not len(channels) or not all(0 <= channel < planes.shape[2] for channel in channels):
+        raise UnfitError(
+            f"has channels 0 to {planes.shape[2] - 1}; channels {', '.join(map(str, channels))} were asked for"
+        )
+    chosen: Array = planes[..., list(channels)]
+    return chosen[..., 0] if len(channels) == 1 else chosen
+
+
+def check_channels(values: Array) -> None:
+    """Raise if there are more channels than are supported."""
+    if values.ndim == 3 and values.shape[2] > MAX_CHANNELS:
+        raise UnfitError(
+            f"has {values.shape[2]} channels; at most {MAX_CHANNELS} are supported: choose some, such as "
+            "--channels 0,1,2 (channels= in Python)"
+        )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from math import inf
+from collections.abc import Sequence
+from math import inf, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
@@ -39,11 +40,11 @@ def tiff_pixel_size(file: Any) -> PixelSize | None:
     if place is not None:
         return geographic_size(place)
     unit = (file.imagej_metadata or {}).get("unit")
-    tag = file.pages[0].tags.get("XResolution")
-    if not unit or unit in ("pixel", "pixels") or tag is None or not tag.value[0]:
+    tags = [file.pages[0].tags.valueof(name) for name in ("XResolution", "YResolution")]
+    sides = [of / per_unit for per_unit, of in filter(None, tags) if per_unit]
+    if not unit or unit in ("pixel", "pixels") or not sides:
         return None
-    per_unit, of = tag.value
-    return sound_size(of / per_unit, {"micron": "µm", "um": "µm", "\\u00B5m": "µm"}.get(unit, str(unit)))
+    return square_size(sides, {"micron": "µm", "um": "µm", "\\u00B5m": "µm"}.get(unit, str(unit)))
 
 
 def geographic_size(place: Georeference | None) -> PixelSize | None:
@@ -55,16 +56,28 @@ def geographic_size(place: Georeference | None) -> PixelSize | None:
     return None if metres is None else sound_size(metres, "m")
 
 
+def square_size(sides: Sequence[float], unit: str) -> PixelSize | None:
+    """Return the side of a square with the area of a pixel, whose sides may differ."""
+    first, last = sides[0], sides[-1]
+    return sound_size(first if first == last or min(first, last) <= 0 else sqrt(first * last), unit)
+
+
 def sound_size(side: float, unit: str) -> PixelSize | None:
     """Return a size; None where a file tells nonsense."""
     return PixelSize(side, unit) if 0 < side < inf else None
 
 
 def _ome_pixel_size(xml: str) -> PixelSize | None:
-    for element in ElementTree.fromstring(xml).iter():
-        if element.tag.endswith("}Pixels") and "PhysicalSizeX" in element.attrib:
-            return sound_size(float(element.attrib["PhysicalSizeX"]), element.attrib.get("PhysicalSizeXUnit", "µm"))
-    return None
+    try:
+        found = [each.attrib for each in ElementTree.fromstring(xml).iter() if each.tag.endswith("}Pixels")]
+        known = found[0] if found and "PhysicalSizeX" in found[0] else {}
+        units = [known.get(f"PhysicalSize{axis}Unit", "µm") for axis in "XY"]
+        sides = [float(known[f"PhysicalSize{axis}"]) for axis in "XY" if f"PhysicalSize{axis}" in known]
+    except (ElementTree.ParseError, ValueError):  # the picture may be sound
+        return None
+    if not known or units[0] in ("pixel", "reference frame"):
+        return None
+    return square_size(sides if units[0] == units[1] else sides[:1], units[0])
 
 
 def checked_size(size: Any) -> PixelSize:

@@ -1,4 +1,4 @@
-"""Files that rasterio reads: GeoTIFF with codecs that tifffile lacks, large JPEG 2000, virtual mosaics (VRT)."""
+"""Files that rasterio reads: TIFF with codecs that tifffile lacks, large JPEG 2000, virtual mosaics (VRT)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 
 from ..arrays import Array
 from .georeference import Georeference, dataset_georeference, quiet, rasterio
-from .images import check_channels, chosen
-from .picture import Picture, UnfitError
+from .picture import Picture, UnfitError, check_channels, chosen
+from .tiff import checked_series, gdal_means_the_same
 
 
 def opened(path: Path) -> Any:
@@ -34,6 +34,20 @@ def rasterio_knows(path: Path) -> bool:
     except (ValueError, OSError):  # rasterio's own errors are OSErrors
         return False
     return True
+
+
+def raster_picture(path: Path) -> Picture | None:
+    """Read a TIFF file whole; None where rasterio is not there, or would not read it as it is meant."""
+    import tifffile
+
+    with tifffile.TiffFile(path) as file:
+        if not gdal_means_the_same(checked_series(file)) or not rasterio_knows(path):
+            return None
+    windows = RasterWindows(path, None, None)
+    try:
+        return windows.window(0, windows.shape[0], 0, windows.shape[1])
+    finally:
+        windows.close()
 
 
 class RasterWindows:
@@ -59,8 +73,11 @@ class RasterWindows:
         """Read a window."""
         box = (top, bottom), (left, right)
         with quiet():
-            values = self._values(self._dataset.read(self._bands, window=box))
-            return Picture(values, self._dataset.dataset_mask(window=box) != 0)
+            try:
+                values = self._values(self._dataset.read(self._bands, window=box))
+                return Picture(values, self._dataset.dataset_mask(window=box) != 0)
+            except OSError as error:  # rasterio's own says only that GDAL's has the reason
+                raise UnfitError(f"corrupt or truncated: {error.__cause__ or error}") from error
 
     def _values(self, planes: Array) -> Array:
         values = planes[0] if len(planes) == 1 else np.ascontiguousarray(np.moveaxis(planes, 0, -1))

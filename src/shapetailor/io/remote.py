@@ -11,6 +11,8 @@ from typing import Any
 
 from .files import SUFFIXES
 
+_LOCAL = "file://"
+
 
 @dataclass(frozen=True)
 class Remote:
@@ -64,7 +66,9 @@ def _reached(place: Remote, what: str) -> Iterator[None]:
 
 
 def location(text: str) -> Location:
-    """Return what a text names: a path, or a URL."""
+    """Return what a text names: a path, or a URL. A local file's is a path, so that results are renamed, not copied."""
+    if text.startswith(_LOCAL) and "*" not in text:
+        return Path(text.removeprefix(_LOCAL))
     return Remote(text) if "://" in text else Path(text)
 
 
@@ -132,9 +136,15 @@ def fetched(file: Location) -> Iterator[Path]:
         return
     with TemporaryDirectory(prefix="shapetailor.") as folder:
         system, path = file.system()
+        copy = Path(folder) / file.name
         with _reached(file, "fetched"):
-            system.get_file(path, f"{folder}/{file.name}")
-        yield Path(folder) / file.name
+            system.get_file(path, str(copy))
+        try:
+            yield copy
+        except Exception as error:  # the copy's name is another in every run
+            words = [each.replace(str(copy), str(file)) if isinstance(each, str) else each for each in error.args]
+            error.args = tuple(words)
+            raise
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,11 @@ from PIL import Image, UnidentifiedImageError
 
 from ..arrays import Array, Floats32, Mask
 from .georeference import Georeference, tiff_georeference
-from .images import as_picture, check_range, chosen, named, open_with_pillow, read_picture
-from .picture import Picture, UnfitError, both, finite_pixels
+from .images import as_picture, check_range, named, open_with_pillow, read_picture
+from .picture import Picture, UnfitError, both, chosen, finite_pixels
 from .pixel_size import PixelSize, geographic_size, tiff_pixel_size
 from .raster import RasterWindows, rasterio_knows
-from .tiff import is_tiff
+from .tiff import gdal_means_the_same, is_tiff
 from .tiff_windows import TiffWindows, open_tiff
 from .zarr_windows import ZarrWindows, is_zarr
 
@@ -155,16 +156,28 @@ def _open_file(path: Path, page: int | None, channels: Sequence[int] | None) -> 
         if path.is_dir() and is_zarr(path):
             array = ZarrWindows(path, page, channels)
             return _source(path, array, pixel_size=array.pixel_size)
-        tiff = open_tiff(path, page, channels) if is_tiff(path) else None
-        if tiff is not None:
-            found, file = tiff
-            place = tiff_georeference(file.pages[0])
-            return _source(path, found, close=file.close, georeference=place, pixel_size=tiff_pixel_size(file))
+        if is_tiff(path):
+            return _open_tiff(path, page, channels)
         if _needs_rasterio(path):
             raster = RasterWindows(path, page, channels)
             place = raster.georeference
             return _source(path, raster, close=raster.close, georeference=place, pixel_size=geographic_size(place))
     return in_memory(as_picture(read_picture(path, page, channels)), str(path))
+
+
+def _open_tiff(path: Path, page: int | None, channels: Sequence[int] | None) -> Source:
+    """Open a TIFF file; what its tags say is known whoever decodes it."""
+    with ExitStack() as stack:
+        file, windows = open_tiff(path, page, channels)
+        stack.callback(file.close)
+        tags = {"georeference": tiff_georeference(file.pages[0]), "pixel_size": tiff_pixel_size(file)}
+        if windows is not None:
+            return _source(path, windows, close=stack.pop_all().close, **tags)
+        by_rasterio = page is None and gdal_means_the_same(file.series[0]) and rasterio_knows(path)
+    if by_rasterio or _needs_rasterio(path):
+        raster = RasterWindows(path, page, channels)
+        return _source(path, raster, close=raster.close, **tags)
+    return in_memory(as_picture(read_picture(path, page, channels)), str(path), **tags)
 
 
 def _source(path: Path, windows: TiffWindows | RasterWindows | ZarrWindows, **known: Any) -> Source:
@@ -187,7 +200,7 @@ def _needs_rasterio(path: Path) -> bool:
         raise UnfitError(f"{error}; rasterio may read it in windows: pip install shapetailor[geo]") from error
 
 
-def in_memory(picture: Picture, name: str = "image") -> Source:
+def in_memory(picture: Picture, name: str = "image", **known: Any) -> Source:
     """Open a picture that is whole in memory."""
     values, inside = picture
 
@@ -196,7 +209,7 @@ def in_memory(picture: Picture, name: str = "image") -> Source:
         return Picture(values[box], None if inside is None else inside[box])
 
     height, width = values.shape[:2]
-    return Source(name, (height, width), prod(values.shape[2:]), values.dtype, window)
+    return Source(name, (height, width), prod(values.shape[2:]), values.dtype, window, **known)
 
 
 def _block_means(values: Array, inside: Mask | None, factor: int) -> Floats32:

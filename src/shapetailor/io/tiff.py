@@ -13,16 +13,24 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Array, Mask
-from .picture import Picture, UnfitError, both, check_declared, check_page, gray_if_gray, pages_error
-
-#: Arrays stored as pages are taken for rows where there are more of them, and fewer columns, than this.
-MAX_CHANNELS = 16
+from .picture import (
+    MAX_CHANNELS,
+    Picture,
+    UnfitError,
+    both,
+    check_declared,
+    check_page,
+    gray_if_gray,
+    pages_error,
+)
 
 MOST_COMPLAINTS = 500
 
 _TIFF_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 _ALPHA_SAMPLES = (1, 2)  # TIFF 6.0, ExtraSamples: associated and unassociated alpha
 ORIENTATION, _NODATA = 274, 42113  # TIFF tags; the second is GDAL's
+_MASK = 4  # TIFF 6.0, NewSubfileType: a mask of another picture, not one of its reductions
+_JPEG_COLOURS = 6, 7  # YCbCr by JPEG, which GDAL reads as RGB
 PILLOW_COLOURS = (5, 6, 8, 9, 10)  # TIFF 6.0, PhotometricInterpretation: CMYK, YCbCr, kinds of CIELAB
 
 
@@ -51,7 +59,7 @@ def is_tiff(path: Path) -> bool:
 
 
 def tiff_picture(path: Path, page: int | None, channels: Sequence[int] | None) -> Picture | None:
-    """Read a picture; None where Pillow has to (`_tiff_samples`)."""
+    """Read a picture; None where rasterio or Pillow has to (`_tiff_samples`)."""
     import tifffile
 
     Complaints.count.value = 0
@@ -60,7 +68,43 @@ def tiff_picture(path: Path, page: int | None, channels: Sequence[int] | None) -
         frame: Any = file.series[0].keyframe
         if samples is None:
             return None
-        return finished(samples, frame)
+        values, inside = finished(samples, frame)
+        mask = mask_series(file)
+        if mask is not None:
+            orientation = frame.tags.valueof(ORIENTATION, 1)
+            inside = both(inside, turned(np.asarray(mask.asarray()), orientation) != 0)
+        return Picture(values, inside)
+
+
+def mask_series(file: Any) -> Any:
+    """Return the mask of a file's one picture: TIFF 6.0, NewSubfileType; None where there is none."""
+    series = file.series[0]
+    if prod(series.shape) != prod(series.keyframe.shape):
+        return None
+    size = series.keyframe.imagelength, series.keyframe.imagewidth
+    masks = [each for each in file.series[1:] if each.shape == size and int(each.keyframe.subfiletype or 0) == _MASK]
+    return masks[0] if masks and has_codecs(masks[0].keyframe) else None
+
+
+def gdal_means_the_same(series: Any) -> bool:
+    """Whether rasterio reads a file as it is meant: one upright picture, of whole bytes, in grays or RGB."""
+    frame = series.keyframe
+    colours = int(frame.photometric) in (1, 2) or (int(frame.photometric), int(frame.compression)) == _JPEG_COLOURS
+    whole = frame.bitspersample in (8, 16, 32, 64) and prod(series.shape) == prod(frame.shape)
+    return bool(colours and whole and frame.tags.valueof(ORIENTATION, 1) == 1)
+
+
+def has_codecs(frame: Any) -> bool:
+    """Whether tifffile can decode a page with what is installed."""
+    import tifffile
+
+    try:
+        tifffile.TIFF.DECOMPRESSORS[frame.compression](b"")
+    except (KeyError, ImportError):  # unknown, or known and not there
+        return False
+    except Exception as error:  # it is there, and has nothing to decode
+        del error
+    return frame.predictor in tifffile.TIFF.UNPREDICTORS
 
 
 def finished(samples: Array, frame: Any, gray_palette: bool | None = None) -> Picture:
@@ -97,28 +141,27 @@ def tiff_labels(path: Path) -> Array | None:
         if samples is None:
             return None
         samples = _without_alpha(samples, file.series[0].keyframe)[0]
-        inside = _has_data(samples, file.series[0].keyframe)
-        if inside is None or samples.ndim > 2:
-            return samples
-        return np.where(inside, samples if samples.dtype.kind == "f" else samples.astype(np.int64), -1)
+        return without_nodata(samples, _has_data(samples, file.series[0].keyframe))
+
+
+def without_nodata(samples: Array, inside: Mask | None) -> Array:
+    """Return the samples of a label map, −1 where it has no data."""
+    if inside is None or samples.ndim > 2:
+        return samples
+    return np.where(inside, samples if samples.dtype.kind == "f" else samples.astype(np.int64), -1)
 
 
 def _tiff_samples(file: Any, page: int | None, pages_are_channels: bool) -> Array | None:
     """Return the stored samples, channel-last and upright.
 
-    None where Pillow has to read the file: it has codecs that tifffile lacks (LZW, JPEG), and knows CMYK, YCbCr and
-    CIELAB. Pillow knows up to four channels.
+    None where rasterio or Pillow has to read the file: they have codecs that tifffile lacks (LZW, JPEG), and Pillow
+    knows CMYK, YCbCr and CIELAB.
     """
     series = checked_series(file)
     frame = series.keyframe
-    if int(frame.photometric) in PILLOW_COLOURS:
+    if int(frame.photometric) in PILLOW_COLOURS or not has_codecs(frame):
         return None
-    try:
-        samples = series.asarray()
-    except ValueError as error:
-        if "imagecodecs" not in str(error) or frame.samplesperpixel > 4:
-            raise
-        return None
+    samples = series.asarray()
     return turned(channel_last(samples, series.axes, page, pages_are_channels), frame.tags.valueof(ORIENTATION, 1))
 
 
@@ -169,6 +212,27 @@ def _without_alpha(samples: Array, frame: Any) -> tuple[Array, Mask | None]:
     if samples.ndim == 3 and any(int(extra) in _ALPHA_SAMPLES for extra in frame.extrasamples):
         samples, opaque = samples[..., :-1], samples[..., -1] != 0
     return samples[..., 0] if samples.ndim == 3 and samples.shape[2] == 1 else samples, opaque
+
+
+def has_data(path: Path, samples: Array) -> Mask | None:
+    """Which pixels that Pillow decoded hold anything but nodata; None where the file names no such value.
+
+    Raises
+    ------
+    UnfitError
+        Pillow has kept less than is stored: of colours of 16 bits it takes 8.
+    """
+    import tifffile
+
+    with tifffile.TiffFile(path) as file:
+        frame: Any = file.pages[0]
+        if frame.bitspersample > 8 * samples.dtype.itemsize:
+            packed = getattr(frame.compression, "name", frame.compression)
+            raise UnfitError(
+                f"its numbers of {frame.bitspersample} bits, packed as {packed}, need rasterio: "
+                "pip install shapetailor[geo]"
+            )
+        return _has_data(samples, frame)
 
 
 def _has_data(samples: Array, frame: Any) -> Mask | None:

@@ -7,22 +7,22 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..arrays import Array
-from .images import check_channels, chosen
-from .picture import Picture, UnfitError
+from .picture import Picture, UnfitError, both, check_channels, chosen
 from .tiff import (
     ORIENTATION,
     PILLOW_COLOURS,
     Complaints,
     channel_last,
-    check_chain,
     checked_series,
     colour_map,
     finished,
+    has_codecs,
+    mask_series,
     turned,
 )
 
@@ -40,8 +40,7 @@ class TiffWindows:
     dtype : numpy.dtype
     """
 
-    def __init__(self, file: Any, page: int | None, channels: Sequence[int] | None) -> None:
-        series = checked_series(file)
+    def __init__(self, file: Any, series: Any, page: int | None = None, channels: Sequence[int] | None = None) -> None:
         self.frame: Any = series.keyframe
         self._file, self._series = file, series
         lead = len(series.shape) - len(self.frame.shape)
@@ -64,6 +63,8 @@ class TiffWindows:
         self._kept: OrderedDict[tuple[int, int], Array | None] = OrderedDict()
         self._held = 0
         self._lock = threading.Lock()
+        mask = mask_series(file) if series is file.series[0] else None
+        self._mask = None if mask is None else TiffWindows(file, mask)
 
     def window(self, top: int, bottom: int, left: int, right: int) -> Picture:
         """Read a window of the upright picture."""
@@ -75,7 +76,11 @@ class TiffWindows:
         if self._orientation > 4:
             top, bottom, left, right = left, right, top, bottom
         parts = [self._page_window(page, top, bottom, left, right) for page in self._pages]
-        return self._meaning_of(turned(parts[0] if len(parts) == 1 else np.dstack(parts), self._orientation))
+        found = self._meaning_of(turned(parts[0] if len(parts) == 1 else np.dstack(parts), self._orientation))
+        if self._mask is None:
+            return found
+        mask = turned(self._mask._page_window(0, top, bottom, left, right), self._orientation)
+        return Picture(found.values, both(found.inside, mask != 0))
 
     def _meaning_of(self, samples: Array) -> Picture:
         found = finished(samples, self.frame, self._gray)
@@ -176,33 +181,30 @@ def _pages(series: Any, lead: int, page: int | None) -> list[int]:
     return [int(number) for number in numbers.ravel()]
 
 
-def open_tiff(path: Path, page: int | None, channels: Sequence[int] | None) -> tuple[TiffWindows, Any] | None:
-    """Open a TIFF file; None where it has to be read whole or by another library: its codec, its colours, its axes."""
+class OpenTiff(NamedTuple):
+    """An open TIFF file, and its windows; None where others have to read it: its codec, its colours, its axes."""
+
+    file: Any
+    windows: TiffWindows | None
+
+
+def open_tiff(path: Path, page: int | None, channels: Sequence[int] | None) -> OpenTiff:
+    """Open a TIFF file."""
     import tifffile
 
     Complaints.count.value = 0
     file = tifffile.TiffFile(path)
     try:
-        check_chain(file)
-        if len(file.series) and _decodable(file.series[0]):
-            return TiffWindows(file, page, channels), file
+        series = checked_series(file)
+        return OpenTiff(file, TiffWindows(file, series, page, channels) if _decodable(series) else None)
     except BaseException:
         file.close()
         raise
-    file.close()
-    return None
 
 
 def _decodable(series: Any) -> bool:
-    import tifffile
-
     frame = series.keyframe
-    try:
-        if frame.compression != 1:
-            tifffile.TIFF.DECOMPRESSORS[frame.compression]
-        if frame.predictor != 1:
-            tifffile.TIFF.UNPREDICTORS[frame.predictor]
-    except KeyError:
+    if not has_codecs(frame):
         return False
     lead = len(series.shape) - len(frame.shape)
     pages = series.shape[lead:] == frame.shape and {"Y", "X"} <= set(series.axes[lead:])

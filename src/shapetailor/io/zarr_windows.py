@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod, sqrt
+from math import prod
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from .images import check_channels, chosen
-from .picture import Picture, UnfitError
-from .pixel_size import PixelSize, sound_size
-from .tiff import MAX_CHANNELS, channel_last
+from .picture import MAX_CHANNELS, Picture, UnfitError, check_channels, chosen
+from .pixel_size import PixelSize, square_size
+from .tiff import channel_last
 
 #: Units of OME-Zarr, and what tables call them.
 UNITS = {"micrometer": "µm", "nanometer": "nm", "millimeter": "mm", "meter": "m", "centimeter": "cm"}
@@ -111,5 +110,5 @@ def _pixel_size(scale: dict[str, Any], letters: str) -> PixelSize | None:
     unit = axis.get("unit") if isinstance(axis, dict) else None
     if not unit:
         return None
-    area = float(factors[letters.index("Y")] * factors[letters.index("X")])
-    return sound_size(sqrt(area) if area > 0 else 0.0, UNITS.get(unit, str(unit)))
+    sides = [float(factors[letters.index(axis)]) for axis in "YX"]
+    return square_size(sides, UNITS.get(unit, str(unit)))

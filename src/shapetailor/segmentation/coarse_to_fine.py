@@ -2,9 +2,9 @@
 
 Level by level the blocks become smaller, and pixels near a boundary are decided anew by the conditional random field of
 `colour_crf`: its unary terms are the distances to the regions as they come from the level below, its pairwise terms the
-colours of this level. Where colours say little, on gray pictures, `textures` adds to the unary terms. Only windows with
-a boundary are read, and in them only the pixels near it are computed, so that the cost follows the boundaries' length.
-At the coarse levels, where it is short, what moved is decided again.
+colours of this level. Where colours say little, `textures` adds to the unary terms. Only windows with a boundary are
+read, and in them only the pixels near it are computed, so that the cost follows the boundaries' length. At the coarse
+levels, where it is short, what moved is decided again.
 
 Inside a texture, brightness varies much and hue little, or the other way round. So colours are first stretched in the
 directions in which neighbours hardly differ: there, a small difference tells two textures apart.
@@ -89,7 +89,7 @@ def sharpened(
     stop : callable, optional
         Asked before each window; True leaves the others as they are.
     described : Described, optional
-        The canvas as a network sees it, which then describes the levels too, if colours tell little.
+        The canvas as a network sees it, which then describes the levels too.
     """
     found: Short = canvas.upright(labels).astype(np.int16)
     windows = None if kept is None else kept.windows

@@ -153,7 +153,9 @@ class _Team:
         with read.held:
             if isinstance(run, Exception):
                 raise run
-            return read.job.finish(finished(read.end, run, self.options.regions))
+            segmenter = self.segmenter
+            result = finished(segmenter.net, read.end, run, self.options.regions, segmenter.device)
+            return read.job.finish(result)
 
     def _alone(self, read: _Read[Result]) -> Future[Result]:
         """Segment a picture by itself."""

@@ -28,7 +28,6 @@ from .opinions import Opinion, groupings, second_opinions
 from .region_count import auto_start, numbers
 from .result import Segmentation
 from .session import MOST_GIVEN, Session
-from .textures import needs_textures
 from .usage import Usage
 
 Start = Literal["ncut", "kmeans", "boxes"]
@@ -254,7 +253,7 @@ class Segmenter:
         """Whether a picture goes side by side with others, or in a batch of one."""
         if not self._planes or not self._is_fine(end.canvas):
             return False
-        if needs_textures(end.canvas) or _wants_finer(end.canvas, regions):
+        if _wants_finer(end.canvas, regions):
             return False
         return side_by_side.applies(self.net, regions, self.usage.positions, end.config)
 

@@ -21,7 +21,7 @@ from ..network.describer import Describer
 from ..network.masked import describe_wholes, spread, statistics, takes, whole_side
 from .batched_cut import in_metrics_of, ncut_starts
 from .cleanup import remove_small
-from .described import fitting
+from .described import Described, fitting
 from .end import End
 from .result import Segmentation
 
@@ -62,12 +62,13 @@ def applies(net: Describer, regions: int, positions: int, config: EvolutionConfi
 def segmented(net: Describer, end: End, regions: int, positions: int, device: torch.device) -> Segmentation:
     """Segment one picture, as a batch of one."""
     (run,) = regions_of(net, [end], regions, positions, device)
-    return finished(end, run, regions)
+    return finished(net, end, run, regions, device)
 
 
-def finished(end: End, run: Evolution, regions: int) -> Segmentation:
+def finished(net: Describer, end: End, run: Evolution, regions: int, device: torch.device) -> Segmentation:
     """Remove small pieces and bring the regions to the picture's size."""
-    return end.result(run, remove_small(run.labels, end.min_share)[0], regions)
+    described = Described.of(end.canvas, net, device, 1, needs_whole=False) if end.canvas.factor > 1 else None
+    return end.result(run, remove_small(run.labels, end.min_share)[0], regions, described)
 
 
 @torch.no_grad()
