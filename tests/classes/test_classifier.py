@@ -98,13 +98,22 @@ def test_files_of_former_formats_give_the_same_labels(classifier, sample, tmp_pa
     assert np.array_equal(loaded.apply(sample[0]).labels, same.apply(sample[0]).labels)
 
 
-def test_a_file_whose_standard_does_not_fit_is_refused(classifier, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "spoilt", "message"),
+    [
+        ("light", lambda each: each[:-1], "not one of 23 channels"),
+        ("first.mean", lambda each: each[:-1], "not one of 23 channels"),
+        ("light", lambda each: each + 1, "shares of light beyond 0 to 1"),
+        ("second.scale", lambda each: -each, "scales that are not positive"),
+    ],
+)
+def test_a_file_whose_standard_does_not_fit_is_refused(classifier, tmp_path, name, spoilt, message):
     classifier.save(tmp_path / "new.safetensors")
     tensors, header = read_tensors(tmp_path / "new.safetensors", "classifier", 5)
-    tensors["standard.light"] = tensors["standard.light"][:-1]
+    tensors[f"standard.{name}"] = spoilt(tensors[f"standard.{name}"])
     written = {name: each for name, each in header.items() if name not in ("format", "format_version", "sha256")}
     write_tensors(tmp_path / "spoilt.safetensors", tensors, "classifier", 5, written)
-    with pytest.raises(ValueError, match=r"spoilt\.safetensors: what it holds does not fit .* different lengths"):
+    with pytest.raises(ValueError, match=rf"spoilt\.safetensors: what it holds does not fit .* {message}"):
         Classifier.load(tmp_path / "spoilt.safetensors")
 
 

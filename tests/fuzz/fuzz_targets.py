@@ -19,14 +19,16 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import safetensors.torch
 import tifffile
+import torch
 from PIL import Image
 from scipy.io import savemat
 
 from shapetailor.classes import Classifier, ClassName
-from shapetailor.classes.features import feature_count
+from shapetailor.classes.features import channel_count, feature_count
 from shapetailor.classes.head import Head
 from shapetailor.classes.names import read_classes
 from shapetailor.classes.project import Project
+from shapetailor.classes.standard import Standard
 from shapetailor.datasets import FolderDataset
 from shapetailor.datasets.published import read_bsds_truths
 from shapetailor.io.header import read_size, read_small
@@ -35,6 +37,7 @@ from shapetailor.io.intensity import Intensity
 from shapetailor.io.source import open_source
 from shapetailor.network import STDNN, STDNNConfig
 from shapetailor.network.checkpoint import ENTRY, save_model
+from shapetailor.network.masked import Statistics
 from shapetailor.page.history import History
 from shapetailor.segmentation.segmenter import Segmenter
 from shapetailor.segmentation.usage import Usage
@@ -116,7 +119,10 @@ def classifiers() -> Files:
     fine = STDNNConfig(features="rich", widths=(4, 3), scales=(1.0, 2.0), stride=2)
     net = STDNN(replace(fine, stride=4, fine=fine))
     classes = (ClassName(1, "ferrite"), ClassName(7, "bar", ignored=True))
-    taught = Classifier(classes, net, Head(feature_count(net), 2), 64, Intensity(), False, {"seed": 0})
+    count = channel_count(net)
+    usual = [Statistics(torch.zeros(1, count, 1, 1), torch.ones(1, count, 1, 1)) for _ in range(2)]
+    standard = Standard(torch.full((count,), 0.5), tuple(usual))
+    taught = Classifier(classes, net, Head(feature_count(net), 2), standard, 64, Intensity(), False, {"seed": 0})
     with TemporaryDirectory() as folder:
         path = Path(folder) / "classifier.safetensors"
         taught.save(path)

@@ -26,7 +26,7 @@ from ..segmentation.canvas import Canvas, canvas_of, enlarged
 from ..segmentation.usage import Usage
 from .boundaries import follow_colours
 from .classification import Classification, PixelSize
-from .features import check_network, describe, feature_count
+from .features import channel_count, check_network, describe, feature_count
 from .head import Head
 from .lesson import MAX_PIXELS, Lesson, Taught, cell_side
 from .names import IGNORE, ClassName, as_classes
@@ -181,7 +181,7 @@ class Classifier:
                 state |= {name: pad(state[name], (0, missing)) for name in ("mean", "scale", "hidden.weight")}
             head.load_state_dict(state)
             kept = _under("standard.", tensors)
-            standard = Standard.from_tensors(kept) if kept else None
+            standard = Standard.from_tensors(kept, channel_count(net)) if kept else None
             intensity = Intensity.from_dict(header["intensity"])
             colours_tell = bool(header.get("colours_tell"))
             resolution, record = int(header["resolution"]), dict(header["record"])

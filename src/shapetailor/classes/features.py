@@ -38,6 +38,12 @@ def feature_count(net: STDNN) -> int:
     return len(feature_sources(net, 1))
 
 
+def channel_count(net: STDNN) -> int:
+    """Return how many channels there are before they are standardised."""
+    assert net.fine is not None
+    return net.fine.config.channels // 2
+
+
 def feature_sources(net: STDNN, pictures: int) -> Tensor:
     """Number what the features come from, (features,): a channel is one source at all its scales.
 
@@ -45,7 +51,7 @@ def feature_sources(net: STDNN, pictures: int) -> Tensor:
     """
     assert net.fine is not None
     descriptors = net.config.widths[-1] + net.fine.config.widths[-1]
-    channels, directed = net.fine.config.channels // 2, len(net.fine.config.energy_scales)
+    channels, directed = channel_count(net), len(net.fine.config.energy_scales)
     first, second, third = torch.arange(descriptors + channels + directed).split([descriptors, channels, directed])
     fourth = descriptors + channels + directed + second_order_sources(1 + directed)
     if pictures < FEWEST_ARRANGED:

@@ -78,15 +78,17 @@ class Standard:
         return named
 
     @classmethod
-    def from_tensors(cls, named: dict[str, Tensor]) -> Standard:
-        """Read what `tensors` wrote; a KeyError or ValueError where it does not fit together."""
+    def from_tensors(cls, named: dict[str, Tensor], channels: int) -> Standard:
+        """Read what `tensors` wrote; a KeyError or ValueError where it is none for so many channels."""
         light = named["light"]
         usual = tuple(
             Statistics(*(named[f"{name}.{part}"][None, :, None, None] for part in ("mean", "scale")))
             for name in ("first", "second")
         )
-        if light.ndim != 1 or any(part.shape != (1, len(light), 1, 1) for each in usual for part in each):
-            raise ValueError(f"the standard's tensors have different lengths than {tuple(light.shape)}")
+        if light.shape != (channels,) or any(part.shape != (1, channels, 1, 1) for each in usual for part in each):
+            raise ValueError(f"its standard is not one of {channels} channels")
+        if not ((light >= 0) & (light <= 1)).all() or not all((each.scale > 0).all() for each in usual):
+            raise ValueError("its standard has shares of light beyond 0 to 1, or scales that are not positive")
         return cls(light, usual)
 
 
