@@ -20,7 +20,7 @@ from ..network.masked import Statistics
 
 #: The share of a difference that is light if marks say nothing of it, and how much they must say to be believed half:
 #: the sum over pictures of squared differences, in units of a channel's variance in a picture.
-LIGHT, BELIEF = 0.6, 0.02
+LIGHT, BELIEF = 0.8, 0.02
 #: Cells of a class that a picture must show at least for its mean to count.
 FEWEST_CELLS = 10
 #: Rounds, and what pulls the pictures' differences in light to 0: as if half a class more were seen in each.
