@@ -58,16 +58,12 @@ class Standard:
 
     def of(self, own: Sequence[Statistics]) -> list[Statistics]:
         """Return what pictures with statistics of their `own` are standardised by, for both networks."""
-        light = self.light[:, None, None]
         found = []
         for usual, each in zip(self.usual, own, strict=True):
-            light = light.to(each.mean)
+            light = self.light[:, None, None].to(each.mean)
             mean, scale = (whole.to(each.mean) for whole in usual)
-            found.append(
-                Statistics(
-                    mean + light * (each.mean - mean), (scale.log() + light * (each.scale.log() - scale.log())).exp()
-                )
-            )
+            scales = torch.lerp(scale.log(), each.scale.log(), light).exp()
+            found.append(Statistics(torch.lerp(mean, each.mean, light), scales))
         return found
 
     def tensors(self) -> dict[str, Tensor]:
