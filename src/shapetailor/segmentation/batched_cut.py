@@ -20,7 +20,7 @@ from ..network.masked import Whole, spread
 from .starts import GRID, SHRINKAGE, SIGMA2
 
 #: Vectors that are iterated beyond those that are wanted, rounds, and the greatest degree of their polynomials.
-SPARE, CYCLES, DEGREE = 30, 6, 12
+SPARE, CYCLES, DEGREE = 30, 4, 12
 #: The most that an eigenvector is amplified in a round, and the least bound of those that are not.
 AMPLIFIED, LEAST = 1e6, 1e-2
 #: Lloyd's iterations between two looks at whether anything still changes.
