@@ -209,6 +209,19 @@ def test_textures_bring_boundaries_home_that_colours_do_not_show(monkeypatch, ki
     assert found < 0.6 * wrong(sharpened(rough, seen.canvas, described=seen), truth)
 
 
+def test_textures_count_in_the_first_passes_of_a_level_and_colours_alone_in_the_last(monkeypatch):
+    image, truth = stained()
+    seen, told = described(image, 4), []
+
+    def noted(*args, textures, **more):
+        told.append(textures is not None)
+        return refined(*args, textures=textures, **more)
+
+    monkeypatch.setattr(coarse_to_fine, "refined", noted)
+    sharpened(np.roll(seen.canvas.labels_in(truth, "truth"), 3, axis=1), seen.canvas, described=seen)
+    assert told == [True] * 5 + [False] * 2 + [True] * 2 + [False]  # blocks of 4 to 2 pixels, and of 2 to 1
+
+
 @pytest.mark.parametrize("kind", [grains, stained])
 def test_windows_of_textures_give_the_same_labels_as_the_whole(monkeypatch, kind):
     monkeypatch.setattr(textures, "TILE", 128)

@@ -56,9 +56,12 @@ KEPT = 2**22
 #: Passes, at most, of the first level and of those with blocks above two pixels; how far from a pixel that moved the
 #: next one decides again. What a window's core depends on is decided at most `HALO` − `WINDOW` away, so this must be at
 #: most `WINDOW`.
-PASSES, ASTIR = 5, 8
-#: In how many of a level's first passes textures count, where they are described; the last is always by colours alone.
-TOLD = 3
+PASSES, ASTIR = 7, 8
+#: Passes, at most, of a finer level where textures are described.
+FEW = 3
+#: In how many of a level's first passes these count: fewer than so many where the last pass, by colours alone, comes
+#: before. With two at the end of `PASSES`, what textures pulled off comes home.
+TOLD = 5
 #: Levels of more pixels are not described: that takes about a second for a million.
 DESCRIBED = 2**21
 #: Where neighbours' colours are compared: in a grid of so many patches a side; their side, and the step to a neighbour.
@@ -99,7 +102,7 @@ def sharpened(
         textures = None
         if described is not None and found.size <= DESCRIBED:
             textures = Textures.of(described, seen.read, found.shape)
-        passes = PASSES if coarse == canvas.factor or fine > 2 else 1 if textures is None else TOLD
+        passes = PASSES if coarse == canvas.factor or fine > 2 else 1 if textures is None else FEW
         moved = None
         for number in range(passes):
             told = textures if number < min(TOLD, passes - 1) else None
