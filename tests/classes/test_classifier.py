@@ -147,7 +147,7 @@ def test_ignored_pixels_teach_nothing(sample):
     marks = sample[1].copy()
     marks[:, :20] = 255
     cells = cell_classes(class_numbers(marks, as_classes(CLASSES), SHAPE, "x"), 2, 2)
-    kept = choose_cells(torch.zeros(1, *cells.shape), cells, 0, 0)
+    kept = choose_cells(torch.zeros(1, *cells.shape), cells, [0])
     assert len(kept.targets) == SHAPE[0] * (SHAPE[1] - 20) / 4
     assert len(kept.others) == 0
 

@@ -4,8 +4,18 @@ import numpy as np
 import pytest
 import torch
 
+from shapetailor.classes.features import channel_count
 from shapetailor.classes.head import expect_shares, fit
-from shapetailor.classes.lesson import MOST_CELLS, MOST_OTHERS, choose_cells, held_out, learn
+from shapetailor.classes.lesson import (
+    COPIES,
+    MOST_CELLS,
+    MOST_OTHERS,
+    choose_cells,
+    described_cells,
+    held_out,
+    learn,
+)
+from shapetailor.network.checkpoint import read_model
 
 SOURCES = torch.arange(6)
 
@@ -23,6 +33,14 @@ def picture(rng, marked, unmarked, shift=0.0):
     others, truth = drawn(rng, unmarked, shift)
     cells = np.concatenate([targets.numpy(), np.full(len(truth), -1)])
     return torch.cat([features, others]).T[:, None], cells[None], truth
+
+
+def _energies(net, values, marks, pictures):
+    """Energies across and up of all cells that are kept of a picture, one of so many."""
+    features = described_cells(net, None, values, marks, 1, 0, 0, pictures).features
+    channels = features[:, net.config.widths[-1] + net.fine.config.widths[-1] :]
+    first = channel_count(net) - 5 * len(net.fine.config.energy_scales) + 1
+    return channels[:, first], channels[:, first + 2]
 
 
 def test_the_share_of_a_class_is_found_though_both_are_marked_equally_often():
@@ -54,7 +72,7 @@ def test_cells_without_marks_teach_too():
     test, right = drawn(rng, (4000, 400))
     accuracies = []
     for described, marks in ((features, cells), (features[:, :, :40], cells[:, :40])):
-        head = learn([choose_cells(described, marks, 0, 0)], 2, SOURCES, 0)
+        head = learn([choose_cells(described, marks, [0])], 2, SOURCES, 0)
         accuracies.append((head.of_cells(test).argmax(dim=1) == right).float().mean())
     assert accuracies[0] > accuracies[1] + 0.05
 
@@ -63,7 +81,7 @@ def test_few_cells_of_a_large_picture_are_kept_and_stand_for_all():
     features = torch.zeros(6, 200, 200)
     cells = np.full((200, 200), -1)
     cells[:, :80] = 1
-    kept = choose_cells(features, cells, 0, 0)
+    kept = choose_cells(features, cells, [0])
     assert (len(kept.features), len(kept.others)) == (MOST_CELLS, MOST_OTHERS)
     assert kept.weight * MOST_CELLS == pytest.approx(200 * 80)
     assert kept.others_weight * MOST_OTHERS == pytest.approx(200 * 120)
@@ -71,9 +89,31 @@ def test_few_cells_of_a_large_picture_are_kept_and_stand_for_all():
 
 def test_fewer_than_three_pictures_are_not_judged():
     rng = np.random.default_rng(3)
-    pictures = [choose_cells(*picture(rng, (60, 60), (0, 0))[:2], 0, number) for number in range(3)]
+    pictures = [choose_cells(*picture(rng, (60, 60), (0, 0))[:2], [number]) for number in range(3)]
     judged = held_out(pictures, 2, SOURCES, 0)
     assert judged["folds"] == 3
     assert 0.5 < judged["mean_iou"] < judged["accuracy"] < 1
     assert len(judged["iou"]) == 2
     assert held_out(pictures[:2], 2, SOURCES, 0) is None
+
+
+def test_a_single_picture_is_learnt_from_in_turned_copies_and_many_as_they_are():
+    net = read_model("texture").net.rescaled(64)
+    stripes = (0.5 + 0.4 * torch.sin(torch.arange(64.0))).expand(net.image_channels, 64, 64).numpy().copy()
+    marks = np.zeros((64, 64), np.int64)
+    across, up = _energies(net, stripes, marks, COPIES)
+    assert up.std() < 0.01 < 0.5 < across.std()  # nothing changes along the stripes
+    across, up = _energies(net, stripes, marks, 1)
+    assert up.std() > 0.5
+
+
+def test_copies_of_a_picture_stand_for_no_more_than_the_picture():
+    net = read_model("texture").net.rescaled(64)
+    values = np.random.default_rng(0).random((net.image_channels, 64, 64), np.float32)
+    marks = np.full((64, 64), -1, np.int64)
+    marks[:, :32] = 0
+    alone, copied = (described_cells(net, None, values, marks, 1, 0, 0, pictures) for pictures in (COPIES, 1))
+    for cells in (alone, copied):
+        assert cells.weight * len(cells.targets) == pytest.approx(512, rel=0.2)
+        assert cells.others_weight * len(cells.others) == pytest.approx(512, rel=0.2)
+    assert len(copied.targets) > 6 * len(alone.targets)

@@ -231,6 +231,15 @@ def test_a_miss_is_reported_with_what_to_try(alpha, backend):
     assert stats.residual > 1e-9
 
 
+@pytest.mark.parametrize("backend", ["chebyshev", "multigrid"])
+@pytest.mark.parametrize("size", [1e-40, 1e-42, 1e-44])
+def test_data_of_fewer_digits_than_the_tolerance_are_no_miss(backend, size):
+    """Warnings are errors here. Probabilities of an absent class are as small."""
+    labels, x = label_map("disc")[None], data(1, 2, 17, 13, dtype=torch.float32)
+    u = st.smooth(size * x, labels, 1.0, backend=backend)
+    torch.testing.assert_close(u, size * st.smooth(x, labels, 1.0), rtol=1e-3, atol=3e-44)
+
+
 def test_multigrid_takes_few_steps_whatever_alpha():
     labels, x = label_map("disc", 96, 81)[None], data(1, 1, 96, 81)
     steps = [

@@ -23,8 +23,8 @@ from .standard import Raw, Standard
 #: α of the smoothed channels, in cells² (a cell is a block of the second network); 0 is the channel as it is.
 SCALES = (0.0, 0.5, 2.0, 8.0, 32.0, 128.0, 512.0)
 DIRECTIONS = 4
-#: Pictures from which on the second order is learnt from: fewer do not show how it differs between pictures.
-FEWEST_ARRANGED = 3
+#: Pictures from which on the second order is learnt from: one does not show how it differs between pictures.
+FEWEST_ARRANGED = 2
 
 
 def check_network(net: STDNN) -> None:

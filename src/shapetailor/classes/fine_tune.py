@@ -31,7 +31,7 @@ from .classifier import Classifier
 from .context import Context
 from .features import Inputs, describe, feature_sources, features_from, inputs_of, raw_channels
 from .head import HIDDEN, Head, class_weights
-from .lesson import LEFT_OUT, MAX_PIXELS, SURE, Taught, cell_classes, cell_side, choose_cells, class_numbers, learn
+from .lesson import LEFT_OUT, MAX_PIXELS, SURE, Taught, cell_classes, cell_side, class_numbers, described_cells, learn
 from .standard import Standard
 
 
@@ -172,11 +172,10 @@ def _classes(marked: list[_Marked]) -> set[int]:
 
 def _head(net: STDNN, standard: Standard | None, learnt: list[_Marked], classes: int, seed: int) -> Head:
     """Teach a head like `Classifier.teach`, with some of the marks."""
-    cells = [
-        choose_cells(describe(net, values, standard).cpu(), cell_classes(marks, cell_side(net), classes), seed, number)
-        for number, (values, marks) in enumerate(learnt)
-    ]
-    return learn(cells, classes, feature_sources(net, len(learnt)), seed)
+    count = len(learnt)
+    numbered = enumerate(learnt, start=1)
+    kept = [described_cells(net, standard, *each, classes, seed, number, count) for number, each in numbered]
+    return learn(kept, classes, feature_sources(net, count), seed)
 
 
 def _guessed(net: STDNN, head: Head, standard: Standard | None, marked: _Marked) -> _Marked:

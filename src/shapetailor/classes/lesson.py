@@ -16,12 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..arrays import Labels, as_array
+from ..arrays import Floats32, Labels, as_array
 from ..evaluate.classes import confusion, scores
 from ..io.intensity import Intensity
 from ..network.stdnn import STDNN
 from ..segmentation.canvas import canvas_of
 from .boundaries import colours_tell, told_apart
+from .copies import POSES, copy_of
 from .features import describe, feature_sources, raw_channels
 from .head import STEPS, Head, expect_shares, fit
 from .names import IGNORE, UNLABELLED, ClassName
@@ -31,6 +32,8 @@ from .standard import Measured, Standard, measured, standard_of
 LEFT_OUT = -2
 #: Larger pictures are reduced for the work.
 MAX_PIXELS = 2**22
+#: A single picture is learnt from in all poses; each of several in so many over their number.
+COPIES = len(POSES)
 #: Marked cells of a picture that are learnt from, at most.
 MOST_CELLS = 12_000
 #: Cells of a picture that are not marked and yet kept, at most.
@@ -67,18 +70,55 @@ class Cells(NamedTuple):
     others_weight: float
 
 
-def choose_cells(features: Tensor, cells: Labels, seed: int, number: int) -> Cells:
-    """Choose from the cells of picture `number`, described by (F, h, w), at random where there are very many."""
-    rng = np.random.default_rng([seed, number])
+def described_cells(
+    net: STDNN, standard: Standard | None, values: Floats32, marks: Labels, classes: int, seed: int, number: int,
+    pictures: int,
+) -> Cells:  # fmt: skip
+    """Describe picture `number` of so many `pictures`, and copies of it if these are few; choose from their cells."""
+    copies, parts = copies_of(pictures), []
+    for copy in range(copies):
+        seen, there = values, marks
+        if copy:
+            seen, there = copy_of(values, marks, copy, np.random.default_rng([seed, number, copy]))
+        cells = cell_classes(there, cell_side(net), classes)
+        parts.append(choose_cells(describe(net, seen, standard).cpu(), cells, [seed, number, copy], copies))
+    return _joined(parts)
+
+
+def copies_of(pictures: int) -> int:
+    """Return how many copies of each of so many pictures are learnt from, itself included."""
+    return max(1, COPIES // pictures)
+
+
+def choose_cells(features: Tensor, cells: Labels, seed: Sequence[int], copies: int = 1) -> Cells:
+    """Choose from the cells of one of a picture's copies, described by (F, h, w), at random where there are many."""
+    rng = np.random.default_rng(seed)
     flat = features.flatten(1)
-    marked, marked_weight = _some(np.flatnonzero(cells >= 0), MOST_CELLS, rng)
-    others, others_weight = _some(np.flatnonzero(cells == -1), MOST_OTHERS, rng)
+    marked, marked_weight = _some(np.flatnonzero(cells >= 0), MOST_CELLS // copies, rng)
+    others, others_weight = _some(np.flatnonzero(cells == -1), MOST_OTHERS // copies, rng)
     return Cells(
         flat[:, torch.from_numpy(marked)].T.float().contiguous(),
         torch.from_numpy(cells.ravel()[marked]),
         marked_weight,
         flat[:, torch.from_numpy(others)].T.float().contiguous(),
         others_weight,
+    )
+
+
+def _joined(parts: Sequence[Cells]) -> Cells:
+    """Put the cells of a picture's copies together, which stand for one picture."""
+
+    def weight(cells: Sequence[Tensor], each: Sequence[float]) -> float:
+        kept = [len(part) for part in cells]
+        return float(np.dot(kept, each)) / max(sum(kept), 1) / len(parts)
+
+    features, targets, weights, others, others_weights = zip(*parts, strict=True)
+    return Cells(
+        torch.cat(features),
+        torch.cat(targets),
+        weight(targets, weights),
+        torch.cat(others),
+        weight(others, others_weights),
     )
 
 
@@ -174,7 +214,7 @@ class Lesson:
         self._measured.append(measured(raw, cells, len(self.classes)))
         file = self._file(len(self._names))
         try:
-            np.savez(file, values=canvas.values, cells=cells.astype(np.int16))
+            np.savez(file, values=canvas.values, marks=marks.astype(np.int16))
         except OSError as error:  # NumPy does not say which file
             raise OSError(error.errno, error.strerror, str(file)) from error
 
@@ -210,9 +250,10 @@ class Lesson:
 
     def _described(self, number: int, standard: Standard) -> Cells:
         with np.load(self._file(number)) as kept:
-            values, cells = kept["values"], kept["cells"].astype(np.int64)
+            values, marks = kept["values"], kept["marks"].astype(np.int64)
         self._file(number).unlink()
-        return choose_cells(describe(self.net, values, standard).cpu(), cells, self.seed, number)
+        classes, pictures = len(self.classes), len(self._names)
+        return described_cells(self.net, standard, values, marks, classes, self.seed, number, pictures)
 
 
 def class_numbers(marks: Any, classes: tuple[ClassName, ...], shape: tuple[int, ...], name: str) -> Labels:

@@ -17,7 +17,7 @@ from ..arrays import Array, Floats32, Labels
 from ..classes.boundaries import colours_tell, told_apart
 from ..classes.classifier import pixels_of
 from ..classes.features import check_network, feature_sources, features_of, raw_channels
-from ..classes.lesson import LEFT_OUT, MAX_PIXELS, cell_classes, cell_side, choose_cells, learn
+from ..classes.lesson import LEFT_OUT, MAX_PIXELS, cell_classes, cell_side, described_cells, learn
 from ..classes.standard import Standard, measured, standard_of
 from ..datasets import ProceduralTextures, TextureFolder, mosaic
 from ..evaluate.classes import confusion, scores
@@ -113,18 +113,17 @@ class _Ours:
         self._side = cell_side(self.net)
 
     def __call__(self, taught: Sequence[Picture], marks: Sequence[Labels], seed: int) -> Callable[[Picture], Labels]:
-        cells, seen, told = [], [], []
+        places, seen, told = [], [], []
         for number, (picture, mark) in enumerate(zip(taught, marks, strict=True)):
             self._look_at(picture)
-            places = picture.kept["canvas"].marks_in(mark, "marks")
-            cells.append(cell_classes(places, self._side, self.count))
-            seen.append(measured(picture.kept["raw"], cells[-1], self.count))
-            told.append(told_apart(picture.kept["canvas"].values, places, np.random.default_rng([seed, number])))
+            places.append(picture.kept["canvas"].marks_in(mark, "marks"))
+            seen.append(measured(picture.kept["raw"], cell_classes(places[-1], self._side, self.count), self.count))
+            told.append(told_apart(picture.kept["canvas"].values, places[-1], np.random.default_rng([seed, number])))
         standard = standard_of(seen)
-        kept = [
-            choose_cells(self._features(picture, standard), cells[number], seed, number)
-            for number, picture in enumerate(taught)
-        ]
+        kept = []
+        for number, (picture, marked) in enumerate(zip(taught, places, strict=True)):
+            values, net = picture.kept["canvas"].values, self._net(picture.kept["canvas"].values)
+            kept.append(described_cells(net, standard, values, marked, self.count, seed, number, len(taught)))
         head = learn(kept, self.count, feature_sources(self.net, len(kept)), seed)
         follows = colours_tell(told)
 

@@ -22,7 +22,7 @@ import numpy as np
 from ...arrays import Array
 from ...parallel import compiled
 from .. import chebyshev
-from .grid_kernels import residual_at
+from .grid_kernels import residual_at, smallest
 
 #: Channels in a group; half-steps in a wavefront; places of a plane in a block.
 LANES, DEPTH, BLOCK = 4, 16, 2048
@@ -404,14 +404,15 @@ def read(problem: Problem, state: State, wanted: int) -> None:
 
 @compiled()
 def _worst_residual(problem: Problem, state: State) -> float:
-    """The largest relative residual of the group's solutions."""
+    """The largest relative residual of the group's solutions; data below `smallest` count as such."""
     worst, totals, squares = 0.0, np.empty(problem.sizes.size), np.empty(problem.sizes.size)
+    least = np.sqrt(np.sum(problem.sizes)) * smallest(problem.x.dtype)
     for lane in range(len(state.channels)):
-        channel, size = state.channels[lane], np.sum(state.squares[lane])
+        channel, size = state.channels[lane], max(np.sqrt(np.sum(state.squares[lane])), least)
         if size > 0:
             _residual(problem.x[channel], problem.out[channel], problem.cx, problem.cy, state.alpha, state.raw)
             _moments(state.raw.reshape(-1), problem.spans, totals, squares)
-            worst = max(worst, np.sqrt(np.sum(squares) / size))
+            worst = max(worst, np.sqrt(np.sum(squares)) / size)
     return worst
 
 

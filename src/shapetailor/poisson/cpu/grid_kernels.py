@@ -56,6 +56,12 @@ def residual(u: Array, rhs: Array, cx: Array, cy: Array, pitch: int, lo: int, hi
         )
 
 
+@compiled()
+def smallest(dtype: Any) -> Any:
+    """Return the smallest normal number: what is smaller has fewer digits, so that no tolerance could be kept."""
+    return np.finfo(dtype).tiny
+
+
 @compiled(fastmath={"reassoc", "contract"})
 def dot(a: Array, b: Array) -> float:
     """Inner product in float64."""

@@ -16,7 +16,7 @@ import numpy as np
 from ...arrays import Array
 from ...parallel import compiled
 from ..chebyshev import condition
-from .grid_kernels import region_dot, residual, step
+from .grid_kernels import region_dot, residual, smallest, step
 from .hierarchy import Hierarchy, Level
 
 #: Smoothing acts on the upper part [1/4, 1]·λmax of the spectrum; γ is relative to 1/λmax.
@@ -213,9 +213,12 @@ class Solver:
 
         b is (channels, padded size); x has the same shape in float64, a first guess on entry. The residual is taken in
         float64 and the correction solved for in b's precision (iterative refinement), so that large α meet their
-        tolerance in float32 too. Returns the largest relative residual and the steps taken.
+        tolerance in float32 too. Returns the steps taken and, first, the largest relative residual, where data below
+        `smallest` count as such.
         """
         size = np.sqrt(_dots(self._runs, self._count, b, b))
+        pixels = np.bincount(self._runs[:, 2], self._runs[:, 1] - self._runs[:, 0], self._count)
+        least = np.maximum(size, np.sqrt(pixels) * smallest(b.dtype))
         goal = tol * size
         # Reduction to expect of one pass of CG in this precision.
         trust = 1e-4 if b.dtype == np.float32 else 1e-9
@@ -226,7 +229,7 @@ class Solver:
             _apply(*self._grid, self._exact_alpha, b, x, r)
             norm = np.sqrt(_dots(self._runs, self._count, r, r))
             if steps >= max_steps or bool(np.all(norm <= goal)):
-                return float(_divide(norm, size, size > 0).max(initial=0.0)), steps
+                return float(_divide(norm, least, size > 0).max(initial=0.0)), steps
             target = np.maximum(0.7 * goal, trust * norm)
             steps = self._conjugate_gradients(correction, r, p, z, target, steps, max_steps)
             if correction is not x:
