@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from class_pictures import picture
 
-from shapetailor.classes.copies import POSES, ZOOM, copy_of
+from shapetailor.classes.copies import CROP, POSES, ZOOM, copy_of, crop_of
 
 
 @pytest.mark.parametrize("pose", range(len(POSES)))
@@ -22,3 +22,13 @@ def test_poses_differ():
         values, _ = copy_of(image, np.zeros((4, 5), int), pose, np.random.default_rng(0))
         seen.append((values.shape, values.round(3).tobytes()))
     assert len(set(seen)) == len(POSES)
+
+
+def test_a_crop_has_the_marks_of_its_place_and_the_proportions_of_the_picture():
+    places = np.arange(60 * 90).reshape(60, 90)
+    seen = [crop_of(places[None].astype(np.float32), places, np.random.default_rng(seed)) for seed in range(3)]
+    for values, marks in seen:
+        assert (values[0] == marks).all()
+        assert marks.size == pytest.approx(CROP * places.size, rel=0.05)
+        assert marks.shape[1] == pytest.approx(1.5 * marks.shape[0], abs=1)
+    assert len({int(marks[0, 0]) for _, marks in seen}) == 3

@@ -35,9 +35,9 @@ def picture(rng, marked, unmarked, shift=0.0):
     return torch.cat([features, others]).T[:, None], cells[None], truth
 
 
-def _energies(net, values, marks, pictures):
+def _energies(net, values, marks, pictures, number=0):
     """Energies across and up of all cells that are kept of a picture, one of so many."""
-    features = described_cells(net, None, values, marks, 1, 0, 0, pictures).features
+    features = described_cells(net, None, values, marks, 1, 0, number, pictures).features
     channels = features[:, net.config.widths[-1] + net.fine.config.widths[-1] :]
     first = channel_count(net) - 5 * len(net.fine.config.energy_scales) + 1
     return channels[:, first], channels[:, first + 2]
@@ -101,7 +101,7 @@ def test_a_single_picture_is_learnt_from_in_turned_copies_and_many_as_they_are()
     net = read_model("texture").net.rescaled(64)
     stripes = (0.5 + 0.4 * torch.sin(torch.arange(64.0))).expand(net.image_channels, 64, 64).numpy().copy()
     marks = np.zeros((64, 64), np.int64)
-    across, up = _energies(net, stripes, marks, COPIES)
+    across, up = _energies(net, stripes, marks, COPIES + 1)
     assert up.std() < 0.01 < 0.5 < across.std()  # nothing changes along the stripes
     across, up = _energies(net, stripes, marks, 1)
     assert up.std() > 0.5
@@ -112,8 +112,22 @@ def test_copies_of_a_picture_stand_for_no_more_than_the_picture():
     values = np.random.default_rng(0).random((net.image_channels, 64, 64), np.float32)
     marks = np.full((64, 64), -1, np.int64)
     marks[:, :32] = 0
-    alone, copied = (described_cells(net, None, values, marks, 1, 0, 0, pictures) for pictures in (COPIES, 1))
-    for cells in (alone, copied):
+    alone, copied = (described_cells(net, None, values, marks, 1, 0, 0, pictures) for pictures in (COPIES + 1, 1))
+    cropped = described_cells(net, None, values, marks, 1, 0, 1, COPIES)
+    for cells in (alone, copied, cropped):
         assert cells.weight * len(cells.targets) == pytest.approx(512, rel=0.2)
         assert cells.others_weight * len(cells.others) == pytest.approx(512, rel=0.2)
     assert len(copied.targets) > 6 * len(alone.targets)
+    assert 1.1 * len(alone.targets) < len(cropped.targets) < 1.6 * len(alone.targets)
+
+
+@pytest.mark.parametrize("pictures", [COPIES // 2 + 1, COPIES])
+def test_of_a_picture_among_several_a_turned_crop_is_learnt_from_too(pictures):
+    net = read_model("texture").net.rescaled(64)
+    stripes = (0.5 + 0.4 * torch.sin(torch.arange(64.0))).expand(net.image_channels, 64, 64).numpy().copy()
+    marks = np.zeros((64, 64), np.int64)
+    across, up = _energies(net, stripes, marks, pictures, number=1)
+    assert up.std() > 0.3
+    assert across[:1024].std() > 0.5
+    assert up[:1024].std() < 0.01  # the picture itself comes first
+    assert len(across) > 1100

@@ -12,6 +12,8 @@ from ..arrays import Floats32, Labels
 POSES = ((0, False), (1, False), (0, True), (1, True), (2, False), (3, False), (2, True), (3, True))
 #: A copy is enlarged or reduced by this at most.
 ZOOM = 1.25
+#: Share of a picture's area that a crop shows.
+CROP = 1 / 3
 
 
 def copy_of(values: Floats32, marks: Labels, pose: int, rng: np.random.Generator) -> tuple[Floats32, Labels]:
@@ -25,3 +27,14 @@ def copy_of(values: Floats32, marks: Labels, pose: int, rng: np.random.Generator
     places = (((np.arange(new) + 0.5) * old / new).astype(int) for new, old in zip(size, marks.shape, strict=True))
     image = torch.from_numpy(np.ascontiguousarray(values))[None]
     return interpolate(image, size=size, mode="bilinear", antialias=True)[0].numpy(), marks[np.ix_(*places)]
+
+
+def crop_of(values: Floats32, marks: Labels, rng: np.random.Generator) -> tuple[Floats32, Labels]:
+    """Cut `CROP` of a picture (C, H, W) and of its marks (H, W) out, of the same proportions, anywhere."""
+    sides = [max(1, round(CROP**0.5 * length)) for length in marks.shape]
+    rows, columns = (
+        slice(start, start + side)
+        for side, length in zip(sides, marks.shape, strict=True)
+        for start in [int(rng.integers(length - side + 1))]
+    )
+    return values[:, rows, columns], marks[rows, columns]

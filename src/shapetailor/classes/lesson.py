@@ -22,7 +22,7 @@ from ..io.intensity import Intensity
 from ..network.stdnn import STDNN
 from ..segmentation.canvas import canvas_of
 from .boundaries import colours_tell, told_apart
-from .copies import POSES, copy_of
+from .copies import CROP, POSES, copy_of, crop_of
 from .features import describe, feature_sources, raw_channels
 from .head import STEPS, Head, expect_shares, fit
 from .names import IGNORE, UNLABELLED, ClassName
@@ -32,7 +32,8 @@ from .standard import Measured, Standard, measured, standard_of
 LEFT_OUT = -2
 #: Larger pictures are reduced for the work.
 MAX_PIXELS = 2**22
-#: A single picture is learnt from in all poses; each of several in so many over their number.
+#: A single picture is learnt from in all poses; each of several in so many over their number. Where that is one, a copy
+#: of a crop is learnt from too, which takes less time.
 COPIES = len(POSES)
 #: Marked cells of a picture that are learnt from, at most.
 MOST_CELLS = 12_000
@@ -75,19 +76,18 @@ def described_cells(
     pictures: int,
 ) -> Cells:  # fmt: skip
     """Describe picture `number` of so many `pictures`, and copies of it if these are few; choose from their cells."""
-    copies, parts = copies_of(pictures), []
+    whole, cropped = max(1, COPIES // pictures), COPIES // pictures == 1
+    copies, parts = whole + cropped, []
     for copy in range(copies):
         seen, there = values, marks
         if copy:
-            seen, there = copy_of(values, marks, copy, np.random.default_rng([seed, number, copy]))
+            rng = np.random.default_rng([seed, number, copy])
+            if cropped:
+                seen, there = crop_of(values, marks, rng)
+            seen, there = copy_of(seen, there, number % len(POSES) if cropped else copy, rng)
         cells = cell_classes(there, cell_side(net), classes)
         parts.append(choose_cells(describe(net, seen, standard).cpu(), cells, [seed, number, copy], copies))
-    return _joined(parts)
-
-
-def copies_of(pictures: int) -> int:
-    """Return how many copies of each of so many pictures are learnt from, itself included."""
-    return max(1, COPIES // pictures)
+    return _joined(parts, whole + CROP * cropped)
 
 
 def choose_cells(features: Tensor, cells: Labels, seed: Sequence[int], copies: int = 1) -> Cells:
@@ -105,12 +105,12 @@ def choose_cells(features: Tensor, cells: Labels, seed: Sequence[int], copies: i
     )
 
 
-def _joined(parts: Sequence[Cells]) -> Cells:
-    """Put the cells of a picture's copies together, which stand for one picture."""
+def _joined(parts: Sequence[Cells], shown: float) -> Cells:
+    """Put the cells of a picture's copies together, which show it so many times and stand for one picture."""
 
     def weight(cells: Sequence[Tensor], each: Sequence[float]) -> float:
         kept = [len(part) for part in cells]
-        return float(np.dot(kept, each)) / max(sum(kept), 1) / len(parts)
+        return float(np.dot(kept, each)) / max(sum(kept), 1) / shown
 
     features, targets, weights, others, others_weights = zip(*parts, strict=True)
     return Cells(
