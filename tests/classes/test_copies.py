@@ -26,7 +26,7 @@ def test_poses_differ():
 
 def test_a_crop_has_the_marks_of_its_place_and_the_proportions_of_the_picture():
     places = np.arange(60 * 90).reshape(60, 90)
-    seen = [crop_of(places[None].astype(np.float32), places, np.random.default_rng(seed)) for seed in range(3)]
+    seen = [crop_of(places[None].astype(np.float32), places, CROP, np.random.default_rng(seed)) for seed in range(3)]
     for values, marks in seen:
         assert (values[0] == marks).all()
         assert marks.size == pytest.approx(CROP * places.size, rel=0.05)

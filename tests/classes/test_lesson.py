@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from shapetailor.classes.copies import MOST_COPIED
 from shapetailor.classes.features import channel_count
 from shapetailor.classes.head import expect_shares, fit
 from shapetailor.classes.lesson import (
@@ -131,3 +132,13 @@ def test_of_a_picture_among_several_a_turned_crop_is_learnt_from_too(pictures):
     assert across[:1024].std() > 0.5
     assert up[:1024].std() < 0.01  # the picture itself comes first
     assert len(across) > 1100
+
+
+def test_a_copy_of_a_large_picture_shows_a_part_of_it():
+    net = read_model("texture").net.rescaled(800)
+    values = np.random.default_rng(0).random((net.image_channels, 800, 800), np.float32)
+    marks = np.full((800, 800), -1, np.int64)
+    marks[::20, ::20] = 0
+    kept = described_cells(net, None, values, marks, 1, 0, 0, COPIES // 2)
+    assert kept.weight == pytest.approx(1 / (1 + MOST_COPIED / marks.size))
+    assert kept.weight * len(kept.targets) == pytest.approx(1600, rel=0.3)

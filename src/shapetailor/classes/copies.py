@@ -12,8 +12,8 @@ from ..arrays import Floats32, Labels
 POSES = ((0, False), (1, False), (0, True), (1, True), (2, False), (3, False), (2, True), (3, True))
 #: A copy is enlarged or reduced by this at most.
 ZOOM = 1.25
-#: Share of a picture's area that a crop shows.
-CROP = 1 / 3
+#: Share of a picture's area that a crop shows, and the most pixels that any copy does.
+CROP, MOST_COPIED = 1 / 3, 320_000
 
 
 def copy_of(values: Floats32, marks: Labels, pose: int, rng: np.random.Generator) -> tuple[Floats32, Labels]:
@@ -29,9 +29,9 @@ def copy_of(values: Floats32, marks: Labels, pose: int, rng: np.random.Generator
     return interpolate(image, size=size, mode="bilinear", antialias=True)[0].numpy(), marks[np.ix_(*places)]
 
 
-def crop_of(values: Floats32, marks: Labels, rng: np.random.Generator) -> tuple[Floats32, Labels]:
-    """Cut `CROP` of a picture (C, H, W) and of its marks (H, W) out, of the same proportions, anywhere."""
-    sides = [max(1, round(CROP**0.5 * length)) for length in marks.shape]
+def crop_of(values: Floats32, marks: Labels, share: float, rng: np.random.Generator) -> tuple[Floats32, Labels]:
+    """Cut a share of a picture (C, H, W) and of its marks (H, W) out, of the same proportions, anywhere."""
+    sides = [max(1, round(share**0.5 * length)) for length in marks.shape]
     rows, columns = (
         slice(start, start + side)
         for side, length in zip(sides, marks.shape, strict=True)

@@ -22,7 +22,7 @@ from ..io.intensity import Intensity
 from ..network.stdnn import STDNN
 from ..segmentation.canvas import canvas_of
 from .boundaries import colours_tell, told_apart
-from .copies import CROP, POSES, copy_of, crop_of
+from .copies import CROP, MOST_COPIED, POSES, copy_of, crop_of
 from .features import describe, feature_sources, raw_channels
 from .head import STEPS, Head, expect_shares, fit
 from .names import IGNORE, UNLABELLED, ClassName
@@ -76,18 +76,19 @@ def described_cells(
     pictures: int,
 ) -> Cells:  # fmt: skip
     """Describe picture `number` of so many `pictures`, and copies of it if these are few; choose from their cells."""
-    whole, cropped = max(1, COPIES // pictures), COPIES // pictures == 1
-    copies, parts = whole + cropped, []
+    cropped = COPIES // pictures == 1
+    copies, share = max(1, COPIES // pictures) + cropped, min(CROP if cropped else 1, MOST_COPIED / marks.size)
+    parts = []
     for copy in range(copies):
         seen, there = values, marks
         if copy:
             rng = np.random.default_rng([seed, number, copy])
-            if cropped:
-                seen, there = crop_of(values, marks, rng)
+            if share < 1:
+                seen, there = crop_of(values, marks, share, rng)
             seen, there = copy_of(seen, there, number % len(POSES) if cropped else copy, rng)
         cells = cell_classes(there, cell_side(net), classes)
         parts.append(choose_cells(describe(net, seen, standard).cpu(), cells, [seed, number, copy], copies))
-    return _joined(parts, whole + CROP * cropped)
+    return _joined(parts, 1 + (copies - 1) * share)
 
 
 def choose_cells(features: Tensor, cells: Labels, seed: Sequence[int], copies: int = 1) -> Cells:
