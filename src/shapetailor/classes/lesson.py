@@ -22,7 +22,7 @@ from ..io.intensity import Intensity
 from ..network.stdnn import STDNN
 from ..segmentation.canvas import canvas_of
 from .boundaries import colours_tell, told_apart
-from .copies import CROP, MOST_COPIED, POSES, copy_of, crop_of
+from .copies import CROP, MOST_COPIED, POSES, copy_of
 from .features import describe, feature_sources, raw_channels
 from .head import STEPS, Head, expect_shares, fit
 from .names import IGNORE, UNLABELLED, ClassName
@@ -82,10 +82,8 @@ def described_cells(
     for copy in range(copies):
         seen, there = values, marks
         if copy:
-            rng = np.random.default_rng([seed, number, copy])
-            if share < 1:
-                seen, there = crop_of(values, marks, share, rng)
-            seen, there = copy_of(seen, there, number % len(POSES) if cropped else copy, rng)
+            pose = POSES[number % len(POSES) if cropped else copy]
+            seen, there = copy_of(values, marks, pose, share, np.random.default_rng([seed, number, copy]))
         cells = cell_classes(there, cell_side(net), classes)
         parts.append(choose_cells(describe(net, seen, standard).cpu(), cells, [seed, number, copy], copies))
     return _joined(parts, 1 + (copies - 1) * share)

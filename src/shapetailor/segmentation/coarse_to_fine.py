@@ -57,10 +57,10 @@ KEPT = 2**22
 #: next one decides again. What a window's core depends on is decided at most `HALO` − `WINDOW` away, so this must be at
 #: most `WINDOW`.
 PASSES, ASTIR = 7, 8
-#: Passes, at most, of a finer level where textures are described.
+#: The same of finer levels where textures are described; else these have one.
 FEW = 3
-#: In how many of a level's first passes these count: fewer than so many where the last pass, by colours alone, comes
-#: before. With two at the end of `PASSES`, what textures pulled off comes home.
+#: Passes of a level, from the first on, in which textures count, at most: the last is always by colours alone. The two
+#: that end `PASSES` bring home what textures pulled off.
 TOLD = 5
 #: Levels of more pixels are not described: that takes about a second for a million.
 DESCRIBED = 2**21
